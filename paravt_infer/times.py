@@ -1,0 +1,57 @@
+"""Times as people and models write them, to seconds and back."""
+
+import math
+import re
+from typing import Any
+
+_CLOCK = re.compile(r"(?:(\d+):)?(\d{1,3}):(\d{1,2}(?:\.\d+)?)")
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?")
+_UNIT = re.compile(r"\s*(?:s|sec|secs|second|seconds)\.?$", re.IGNORECASE)
+
+
+def parse_time(value: Any) -> float:
+    """Seconds from a number, a numeric string, ``MM:SS`` or ``HH:MM:SS`` (fractions and a trailing ``s`` allowed).
+
+    NaN and infinities are returned as they are, so that the caller can name that fault.
+
+    Raises:
+        ValueError: anything else, booleans included; minutes or seconds of 60 and more below a larger unit.
+
+    >>> parse_time("01:02:03.5"), parse_time("90 s"), parse_time(7)
+    (3723.5, 90.0, 7.0)
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise ValueError(f"not a time: {value!r}")
+    if not isinstance(value, str):
+        return _to_float(value)
+    text = _UNIT.sub("", value.strip())
+    if text.lower().lstrip("+-") in {"nan", "inf", "infinity"} or _NUMBER.fullmatch(text):
+        return float(text)
+    clock = _CLOCK.fullmatch(text)
+    if not clock:
+        raise ValueError(f"not a time: {value!r}")
+    hours, minutes, seconds = clock.group(1), int(clock.group(2)), float(clock.group(3))
+    if seconds >= 60 or (hours is not None and minutes >= 60):
+        raise ValueError(f"not a time: {value!r}")
+    return _to_float(int(hours or 0)) * 3600 + minutes * 60 + seconds
+
+
+def _to_float(number: float) -> float:
+    """An integer too large for a float is as far beyond any video as infinity is."""
+    try:
+        return float(number)
+    except OverflowError:
+        return math.copysign(math.inf, number)
+
+
+def format_time(seconds: float) -> str:
+    """``MM:SS``, or ``H:MM:SS`` from an hour on; tenths only where they say something.
+
+    >>> format_time(75), format_time(3723.5)
+    ('01:15', '1:02:03.5')
+    """
+    tenths = round(max(0.0, seconds) * 10)
+    whole, tenth = divmod(tenths, 10)
+    hours, rest = divmod(whole, 3600)
+    text = f"{rest // 60:02d}:{rest % 60:02d}" + (f".{tenth}" if tenth else "")
+    return f"{hours}:{text}" if hours else text

@@ -1,0 +1,1 @@
+"""Files to frames: probing, readers, sampling, decoding workers and their cache."""

@@ -1,0 +1,65 @@
+"""Which moments to look at, and at what size: overview, window, pixel bounds."""
+
+import math
+from dataclasses import dataclass
+
+from paravt_infer.errors import SettingsError
+
+
+def sample_times(start: float, end: float, *, fps: float, limit: int) -> list[float]:
+    """Moments from `start` (included) to `end` seconds at `fps`, uniformly thinned to at most `limit`.
+
+    One rule for the overview (0 to the duration, 64) and for a window (16): paper section 3.1.1 and
+    "Base Model" of its appendix. At least one moment, however short the span.
+
+    >>> sample_times(10, 14, fps=1, limit=16)
+    [10.0, 11.0, 12.0, 13.0]
+    >>> sample_times(0, 100, fps=1, limit=4)
+    [0.0, 33.0, 66.0, 99.0]
+    """
+    if limit < 1 or not fps > 0:
+        raise SettingsError(f"frames must be at least 1 and fps above 0, not {limit} and {fps}")
+    count = max(1, math.ceil((end - start) * fps - 1e-6))
+    if count <= limit:
+        picked: list[float] = [float(i) for i in range(count)]
+    elif limit == 1:
+        picked = [float((count - 1) // 2)]
+    else:
+        picked = [float(round(i * (count - 1) / (limit - 1))) for i in range(limit)]
+    return [float(start) + i / fps for i in picked]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrameSizing:
+    """The sizes a frame may have. Both sides are multiples of `multiple`, the area within the pixel bounds.
+
+    `multiple` comes from the model's image processor (patch size times merge size); so do bounds of its
+    own, which the asked ones are clipped to: a server would otherwise resize the frame once more.
+    """
+
+    multiple: int
+    min_pixels: int = 784
+    max_pixels: int = 50176
+
+    def fit(self, width: int, height: int) -> tuple[int, int]:
+        """(width, height) in pixels for a frame of that size, its shape kept as nearly as the grid allows.
+
+        >>> FrameSizing(multiple=32).fit(640, 360)
+        (288, 160)
+        """
+        if width < 1 or height < 1:
+            raise SettingsError(f"a frame of {width}x{height} pixels has no size")
+        unit = self.multiple
+        area = min(max(width * height, self.min_pixels), self.max_pixels)
+        scale = math.sqrt(area / (width * height))
+        wide, high = (max(1, round(side * scale / unit)) for side in (width, height))
+        # Rounding can leave the bounds by a row or a column; very long shapes by more.
+        while wide * high * unit * unit > self.max_pixels and max(wide, high) > 1:
+            wide, high = (wide - 1, high) if wide >= high else (wide, high - 1)
+        while wide * high * unit * unit < self.min_pixels:
+            wide, high = (wide + 1, high) if wide * height <= high * width else (wide, high + 1)
+        return wide * unit, high * unit
+
+    def tokens(self, width: int, height: int) -> int:
+        """Visual tokens of a frame of that (fitted) size: one for each square of `multiple` pixels."""
+        return (width // self.multiple) * (height // self.multiple)
