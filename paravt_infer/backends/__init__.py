@@ -1,0 +1,78 @@
+"""What turns tokens into tokens: `sglang`, `transformers` (in this process), `openai` (any compatible endpoint)."""
+
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+
+from paravt_infer.backends.base import Backend
+from paravt_infer.errors import SettingsError
+
+BACKENDS = ("sglang", "transformers", "openai")
+
+
+def open_backend(
+    *,
+    backend: str | None = None,
+    model: str | None = None,
+    servers: Sequence[str] = (),
+    device: str | None = None,
+    api_key: str | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> Backend:
+    """The backend for what was named; not started yet (`Engine` starts it).
+
+    Args:
+        backend: one of `BACKENDS`. By default `sglang` where a server is named, or where SGLang and CUDA are
+            here to start one; else `transformers`.
+        model: folder or hub id. For `openai` the endpoint's name of it.
+        servers: base URLs, several for more than one machine.
+        say: told what a started server is doing.
+
+    Raises:
+        SettingsError: the names do not fit together; says which.
+    """
+    if backend is not None and backend not in BACKENDS:
+        raise SettingsError(f"backend {backend!r} does not exist; there are {', '.join(BACKENDS)}")
+    if backend is None:
+        backend = "sglang" if servers or (model and can_start_server() and device is None) else "transformers"
+    if backend == "transformers":
+        if servers:
+            raise SettingsError("backend transformers runs in this process and takes no server; leave one out")
+        from paravt_infer.backends.transformers import TransformersBackend
+
+        return TransformersBackend(_needed(model, backend), device=device)
+    if backend == "openai":
+        from paravt_infer.backends.openai import OpenAIBackend
+
+        if not servers:
+            raise SettingsError("backend openai needs an endpoint: --server http://HOST:PORT/v1")
+        return OpenAIBackend(list(servers), model=model, api_key=api_key)
+    from paravt_infer.backends.sglang import SGLangBackend
+
+    if servers:
+        return SGLangBackend(list(servers), model=model)
+    if not can_start_server():
+        raise SettingsError(
+            "backend sglang needs --server URL here: starting one takes SGLang (pip install 'paravt-infer[sglang]') "
+            "and a CUDA GPU"
+        )
+    from paravt_infer.backends.launch import LaunchedSGLangBackend
+
+    return LaunchedSGLangBackend(_needed(model, backend), say=say)
+
+
+def can_start_server() -> bool:
+    """Whether SGLang and a CUDA GPU are here."""
+    if find_spec("sglang") is None or find_spec("torch") is None:
+        return False
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def _needed(model: str | None, backend: str) -> str:
+    if not model:
+        raise SettingsError(f"backend {backend} needs a model: --model FOLDER, or an id such as ParaVT/ParaVT-8B")
+    return model
+
+
+__all__ = ["BACKENDS", "Backend", "can_start_server", "open_backend"]

@@ -1,0 +1,134 @@
+"""Starting an SGLang server for a model, waiting for it, and ending that process and no other."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import httpx
+
+from paravt_infer.backends.sglang import SGLangBackend, mm_process_config
+from paravt_infer.errors import BackendError
+
+
+class Server:
+    """An SGLang server process of ours.
+
+    Example::
+
+        server = Server("ParaVT/ParaVT-8B")
+        await server.start(say=print)
+        ...
+        server.stop()
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        arguments: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+        min_pixels: int = 784,
+        max_pixels: int = 50176,
+        seconds: float = 1800.0,
+    ):
+        """
+        Args:
+            arguments: further ones for `sglang.launch_server`.
+            min_pixels: frames within these bounds are not resized by the server.
+            seconds: how long it may take to become ready.
+        """
+        self.model = model
+        self.seconds = seconds
+        self.port = _free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.log = Path(tempfile.mkstemp(prefix="paravt-sglang-", suffix=".log")[1])
+        self._command = [
+            *(sys.executable, "-m", "sglang.launch_server"),
+            *("--model-path", model, "--host", "127.0.0.1", "--port", str(self.port)),
+            *("--enable-cache-report", "--enable-metrics"),
+            *("--mm-process-config", mm_process_config(min_pixels, max_pixels)),
+            *arguments,
+        ]
+        self._environment = {**os.environ, **(environment or {})}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    async def start(self, say: Callable[[str], None] = lambda line: None) -> None:
+        """Start it and wait until it answers.
+
+        Raises:
+            BackendError: it ended, or was not ready in time; names its log.
+        """
+        say(f"starting an SGLang server for {self.model} (log: {self.log})")
+        with self.log.open("wb") as log:
+            # A session of its own: stopping it ends its helpers, and Ctrl-C here does not reach it first.
+            self._process = subprocess.Popen(
+                self._command, stdout=log, stderr=log, env=self._environment, start_new_session=True
+            )
+        began = time.monotonic()
+        async with httpx.AsyncClient(timeout=5) as client:
+            while True:
+                if self._process.poll() is not None:
+                    raise BackendError(f"the SGLang server ended at start-up ({self._last_line()}); see {self.log}")
+                try:
+                    if (await client.get(self.url + "/health")).status_code == 200:
+                        break
+                except httpx.TransportError:
+                    pass
+                if time.monotonic() - began > self.seconds:
+                    self.stop()
+                    raise BackendError(f"the SGLang server was not ready after {self.seconds:g} s; see {self.log}")
+                say(f"SGLang server: {time.monotonic() - began:.0f} s, {self._last_line() or 'starting'}")
+                await asyncio.sleep(0.5)
+        say(f"SGLang server ready at {self.url} after {time.monotonic() - began:.0f} s")
+
+    def _last_line(self) -> str:
+        with self.log.open("rb") as log:
+            log.seek(max(0, self.log.stat().st_size - 4096))
+            lines = [line.strip() for line in log.read().decode(errors="replace").splitlines() if line.strip()]
+        return lines[-1][:120] if lines else ""
+
+    def stop(self) -> None:
+        """End this server and its helpers."""
+        if self._process is None:
+            return
+        for sign, seconds in ((signal.SIGTERM, 15.0), (signal.SIGKILL, 15.0)):
+            try:
+                os.killpg(self._process.pid, sign)
+            except ProcessLookupError:
+                break
+            try:
+                self._process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                continue
+        self._process.wait()
+        self._process = None
+
+
+class LaunchedSGLangBackend(SGLangBackend):
+    """SGLang on a server that is started with the backend and ended with it."""
+
+    def __init__(self, model: str, *, say: Callable[[str], None] = lambda line: None):
+        self._server = Server(model)
+        self._say = say
+        super().__init__([self._server.url], model=model)
+
+    async def start(self) -> None:
+        await self._server.start(self._say)
+        await super().start()
+
+    async def close(self) -> None:
+        await super().close()
+        await asyncio.to_thread(self._server.stop)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

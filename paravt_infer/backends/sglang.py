@@ -1,0 +1,231 @@
+"""SGLang over its native `/generate`: token ids and frames in, token ids out."""
+
+import asyncio
+import base64
+import contextlib
+from collections import Counter, OrderedDict
+from typing import Any
+
+import httpx
+
+from paravt_infer.backends.base import Backend, Generation, Request, processor_sizing
+from paravt_infer.backends.http import checked, plain_error, retrying
+from paravt_infer.errors import BackendError, ContextLimitError, ModelError
+from paravt_infer.model import ModelFiles, load_model_files
+from paravt_infer.video.sampling import FrameSizing
+
+STICKY = 4096
+"""Episodes whose server is remembered."""
+
+
+class SGLangBackend(Backend):
+    """One or several SGLang servers of the same model, or a router in front of them.
+
+    Args:
+        servers: base URLs.
+        model: folder or hub id of the model's files; by default what the first server says it serves.
+        seconds: how long one generation may take.
+
+    Main turns of an episode stay on one server, where their prefix is cached; everything else goes where the
+    fewest requests are under way. Cancelling a call aborts it on the server.
+    """
+
+    name = "sglang"
+    exact_tokens = True
+
+    def __init__(self, servers: list[str], *, model: str | None = None, seconds: float = 900.0):
+        if not servers:
+            raise BackendError("no server URL was given; name one with --server")
+        self._servers = [url.rstrip("/") for url in servers]
+        self._asked_model = model
+        self._client = httpx.AsyncClient(
+            timeout=httpx.Timeout(seconds, connect=10.0),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=256),
+        )
+        self._busy: Counter[str] = Counter()
+        self._homes: OrderedDict[str, str] = OrderedDict()
+        self._files: ModelFiles | None = None
+        self._bounds = (1, 1 << 30)
+        self._versions: dict[str, str] = {}
+        self._notes: list[str] = []
+
+    async def start(self) -> None:
+        model_info = await self._info(self._servers[0], "/model_info", "/get_model_info")
+        try:
+            server_info = await self._info(self._servers[0], "/server_info", "/get_server_info")
+        except BackendError:  # a router may not pass it on
+            server_info = {}
+        self.model = self._asked_model or model_info.get("tokenizer_path") or model_info.get("model_path") or ""
+        try:
+            files = await asyncio.to_thread(load_model_files, self.model)
+        except ModelError as error:
+            raise ModelError(f"{error} (the server's model; --model names where its files are)") from None
+        self._files, self.chat = files, files.chat
+        limits = (server_info.get("context_length"), server_info.get("max_total_num_tokens"), files.context_limit)
+        self.context_limit = min((int(limit) for limit in limits if limit), default=None)
+        self._bounds = self._pixel_bounds(server_info, files)
+        if "version" in server_info:
+            self._versions["sglang (server)"] = str(server_info["version"])
+        if not server_info:
+            self._notes.append("the server does not say its context limit or pixel bounds; the model's own are used")
+        for server in self._servers[1:]:
+            other = await self._info(server, "/model_info", "/get_model_info")
+            if other.get("model_path") != model_info.get("model_path"):
+                raise BackendError(
+                    f"{server} serves {other.get('model_path')} but {self._servers[0]} serves "
+                    f"{model_info.get('model_path')}; all servers must serve one model"
+                )
+
+    def _pixel_bounds(self, server_info: dict[str, Any], files: ModelFiles) -> tuple[int, int]:
+        """What the server's own image processor leaves alone: its start-up setting, else the model's."""
+        image = (server_info.get("mm_process_config") or {}).get("image") or {}
+        size = image.get("size") or {}
+        low = image.get("min_pixels") or size.get("shortest_edge") or files.min_pixels
+        high = image.get("max_pixels") or size.get("longest_edge") or files.max_pixels
+        return (1, 1 << 30) if image.get("do_resize") is False else (int(low), int(high))
+
+    async def _info(self, server: str, *paths: str) -> dict[str, Any]:
+        error: Exception | None = None
+        for path in paths:
+            try:
+                async for attempt in retrying():
+                    with attempt:
+                        return checked(await self._client.get(server + path, timeout=30))
+            except (httpx.HTTPError, httpx.InvalidURL, ValueError) as caught:
+                error = caught
+                if not isinstance(caught, httpx.HTTPStatusError):
+                    break
+        assert error is not None
+        raise plain_error(server, error)
+
+    @property
+    def servers(self) -> list[str]:
+        return list(self._servers)
+
+    def versions(self) -> dict[str, str]:
+        return dict(self._versions)
+
+    def notes(self) -> list[str]:
+        return list(self._notes)
+
+    def sizing(self, min_pixels: int, max_pixels: int) -> FrameSizing:
+        assert self._files is not None, "start() comes first"
+        low, high = self._bounds
+        sizing = processor_sizing(
+            multiple=self._files.multiple, floor=low, ceiling=high, min_pixels=min_pixels, max_pixels=max_pixels
+        )
+        if sizing.max_pixels > max_pixels:
+            note = (
+                f"frames have {low} pixels, not the {max_pixels} asked for: the server's processor takes none "
+                "smaller unless it is started with --mm-process-config"
+            )
+            if note not in self._notes:
+                self._notes.append(note)
+        return sizing
+
+    def _pick(self, affinity: str, avoid: str | None) -> str:
+        home = self._homes.get(affinity) if affinity else None
+        if home and home != avoid:
+            self._homes.move_to_end(affinity)
+            return home
+        candidates = [s for s in self._servers if s != avoid] or self._servers
+        server = min(candidates, key=lambda s: self._busy[s])
+        if affinity:
+            self._homes[affinity] = server
+            if len(self._homes) > STICKY:
+                self._homes.popitem(last=False)
+        return server
+
+    async def generate(self, request: Request) -> Generation:
+        assert self._files is not None and self.chat is not None, "start() comes first"
+        visual = [self._visual_tokens(frame.width, frame.height) for frame in request.frames]
+        expected = len(request.ids) + sum(visual) - len(visual)
+        sampling = self.fitted(request.sampling, expected)
+        body: dict[str, Any] = {
+            "input_ids": request.ids,
+            "return_logprob": sampling.logprobs,
+            "sampling_params": {
+                "max_new_tokens": sampling.max_new_tokens,
+                "temperature": sampling.temperature,
+                "top_p": sampling.top_p,
+                "top_k": sampling.top_k,
+                "stop": list(sampling.stop),
+                "no_stop_trim": True,
+                "skip_special_tokens": False,
+                "spaces_between_special_tokens": False,
+                # A generated frame placeholder would be taken for a frame in the next turn.
+                "logit_bias": {str(token): -1e4 for token in self.chat.media_token_ids},
+            },
+        }
+        if sampling.regex is not None:
+            body["sampling_params"]["regex"] = sampling.regex
+        if sampling.seed is not None:
+            body["sampling_params"]["sampling_seed"] = sampling.seed
+        if request.frames:
+            body["image_data"] = await asyncio.to_thread(
+                lambda: [base64.b64encode(frame.png).decode("ascii") for frame in request.frames]
+            )
+        server, tried = self._servers[0], 0
+        avoid: str | None = None
+        try:
+            async for attempt in retrying():
+                with attempt:
+                    tried += 1
+                    server = self._pick(request.affinity, avoid)
+                    avoid = server  # should this attempt fail
+                    reply = await self._send(server, {**body, "rid": f"{request.id}-{tried}"})
+                    meta, ids = reply["meta_info"], list(reply["output_ids"])
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+            plain = plain_error(server, error)
+            raise ContextLimitError(str(plain)) if "maximum context length" in str(plain) else plain from None
+        except KeyError as error:
+            raise BackendError(f"{server} sent an answer without {error}; is it an SGLang server?") from None
+        if meta["prompt_tokens"] != expected:
+            raise BackendError(
+                f"{server} made {meta['prompt_tokens']} tokens of a prompt that has {expected}: it resizes frames "
+                "by rules it does not tell; start it with "
+                f"--mm-process-config '{mm_process_config(self._bounds[0], self._bounds[1])}'"
+            )
+        logprobs = None
+        if sampling.logprobs:
+            logprobs = [float(entry[0]) for entry in meta["output_token_logprobs"]]
+        return Generation(
+            ids=ids,
+            text=self.chat.decode(ids),
+            finish=(meta.get("finish_reason") or {}).get("type", "stop"),
+            prompt_tokens=expected,
+            visual_tokens=sum(visual),
+            cached_tokens=meta.get("cached_tokens"),
+            logprobs=logprobs,
+            weight_version=meta.get("weight_version"),
+            server=server,
+            attempts=tried,
+        )
+
+    def _visual_tokens(self, width: int, height: int) -> int:
+        assert self._files is not None
+        return (width // self._files.multiple) * (height // self._files.multiple)
+
+    async def _send(self, server: str, body: dict[str, Any]) -> dict[str, Any]:
+        self._busy[server] += 1
+        try:
+            return checked(await self._client.post(server + "/generate", json=body))
+        except asyncio.CancelledError:
+            await asyncio.shield(self._abort(server, body["rid"]))
+            raise
+        finally:
+            self._busy[server] -= 1
+
+    async def _abort(self, server: str, request_id: str) -> None:
+        with contextlib.suppress(httpx.HTTPError):
+            await self._client.post(server + "/abort_request", json={"rid": request_id}, timeout=5)
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+
+def mm_process_config(min_pixels: int, max_pixels: int) -> str:
+    """The server's start-up setting that keeps it from resizing frames within these bounds."""
+    return f'{{"image": {{"size": {{"shortest_edge": {min_pixels}, "longest_edge": {max_pixels}}}}}}}'
+
+

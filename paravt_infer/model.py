@@ -1,0 +1,111 @@
+"""A model's files without its weights: tokenizer, chat template, image processor, special ids."""
+
+import contextlib
+import json
+import logging
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from paravt_infer.chat import Chat
+from paravt_infer.errors import ModelError
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelFiles:
+    """What the engine needs to know of a vision-language model to speak to it token by token."""
+
+    name: str
+    chat: Chat
+    image_processor: Any
+    multiple: int
+    """Frames' sides are multiples of so many pixels."""
+    min_pixels: int
+    """The fewest pixels the model's own image processor leaves alone."""
+    max_pixels: int
+    context_limit: int | None
+
+
+@lru_cache(maxsize=8)
+def load_model_files(model: str) -> ModelFiles:
+    """Read a model's files from a folder or, by its id, from the Hugging Face hub or its cache.
+
+    Raises:
+        ModelError: no such folder, the hub has no such model or cannot be reached, or not a model of this kind.
+    """
+    config = load_part(model, "AutoConfig")
+    tokenizer = load_part(model, "AutoTokenizer")
+    # The PIL processor gives the same patches and needs no torchvision.
+    image_processor = load_part(model, "AutoImageProcessor", backend="pil")
+    if not getattr(tokenizer, "chat_template", None):
+        tokenizer.chat_template = _legacy_template(model)
+    image_token_id = getattr(config, "image_token_id", None)
+    patch, merge = getattr(image_processor, "patch_size", None), getattr(image_processor, "merge_size", None)
+    if image_token_id is None or not patch or not merge:
+        kind = getattr(config, "model_type", "unknown")
+        raise ModelError(f"{model}: not a vision-language model of Qwen-VL's kind (its type is {kind}); name one")
+    media = [
+        getattr(config, f"{name}_token_id", None)
+        for name in ("image", "video", "vision_start", "vision_end", "vision")
+    ]
+    size = dict(image_processor.size)
+    text_config = config.get_text_config()
+    return ModelFiles(
+        name=model,
+        chat=Chat(tokenizer, image_token_id=image_token_id, media_token_ids=[i for i in media if i is not None]),
+        image_processor=image_processor,
+        multiple=patch * merge,
+        min_pixels=int(size.get("shortest_edge") or 1),
+        max_pixels=int(size.get("longest_edge") or 1 << 30),
+        context_limit=getattr(text_config, "max_position_embeddings", None),
+    )
+
+
+def load_part(model: str, part: str, **options: Any) -> Any:
+    """`transformers.<part>.from_pretrained(model)`, its many ways to fail told in one line each."""
+    local = Path(model).exists()
+    if not local and (model.startswith((".", "/", "~")) or model.count("/") > 1):
+        raise ModelError(f"{model}: no such model folder; check the path, or name a model of the hub")
+    import transformers
+
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # its retries are told in one line below
+    try:
+        return getattr(transformers, part).from_pretrained(model, **options)
+    except Exception as error:
+        raise ModelError(_reason(model, local, error)) from None
+
+
+def _reason(model: str, local: bool, error: Exception) -> str:
+    """What a failed load means to the person who named the model."""
+    chain: list[str] = []
+    cause: BaseException | None = error
+    while cause is not None and len(chain) < 8:
+        chain.append(f"{type(cause).__name__}: {cause}")
+        cause = cause.__cause__ or cause.__context__
+    text = "\n".join(chain)
+    if isinstance(error, MemoryError) or "out of memory" in text.lower() or "can't allocate memory" in text.lower():
+        return f"{model}: not enough memory to load it; use a smaller model, a GPU with more, or --server"
+    if local:
+        return f"{model}: not a model folder that transformers can load ({str(error).strip().splitlines()[0][:200]})"
+    if "GatedRepo" in text or "401" in text:
+        return f"{model}: the hub has no such model, or it is not yours to read; check the name, or `hf auth login`"
+    if "RepositoryNotFound" in text or "404" in text:
+        return f"{model}: the hub has no such model; check the name"
+    return f"{model}: not in the local cache, and the model hub cannot be reached; name a folder, or check the network"
+
+
+def _legacy_template(model: str) -> str:
+    """Older checkpoints keep the template in a file of the processor's."""
+    file = Path(model) / "chat_template.json"
+    if not file.is_file():
+        with contextlib.suppress(Exception):
+            from huggingface_hub import hf_hub_download
+
+            file = Path(hf_hub_download(model, "chat_template.json"))
+    try:
+        return str(json.loads(file.read_text())["chat_template"])
+    except (OSError, ValueError, KeyError):
+        raise ModelError(f"{model}: has no chat template; name an instruction-tuned model") from None

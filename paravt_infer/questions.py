@@ -1,0 +1,116 @@
+"""A question about a video, and where its subtitles come from."""
+
+import string
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from paravt_infer.errors import SettingsError
+from paravt_infer.settings import first_fault
+
+
+class Question(BaseModel):
+    """What is asked, of which video.
+
+    >>> Question(video="film.mp4", text="Who?", options={"A": "Ann", "B": "Bo"}).kind
+    'choice'
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    video: str
+    """Path of the video file."""
+    text: str = Field(min_length=1)
+    options: dict[str, str] = {}
+    """Letter to text; empty for an open question."""
+    kind: Literal["choice", "open", "grounding"] = "open"
+    """`grounding` asks for a `[start, end]` span. Options make it `choice`."""
+    subtitles: str | None = None
+    """Path of an .srt (or .vtt, .ass) file."""
+    id: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _options_make_a_choice(cls, values: Any) -> Any:
+        if isinstance(values, dict):
+            options = values.get("options")
+            if isinstance(options, Sequence) and not isinstance(options, str):
+                values = {**values, "options": letter_options(options)}
+            if values.get("options"):
+                values = {**values, "kind": "choice"}
+        return values
+
+    @classmethod
+    def make(cls, **values: Any) -> "Question":
+        """A question from keyword values. Raises SettingsError with one line."""
+        try:
+            return cls(**values)
+        except ValidationError as error:
+            raise SettingsError(first_fault(error, "question")) from None
+
+
+def letter_options(options: Iterable[str]) -> dict[str, str]:
+    """Options by letter: ``A=red`` names its own, plain texts get A, B, C ... in their order.
+
+    Raises:
+        SettingsError: a letter twice, the two forms mixed, an empty option, or more than 26.
+
+    >>> letter_options(["red", "blue"]), letter_options(["B=blue", "A=red"])
+    ({'A': 'red', 'B': 'blue'}, {'B': 'blue', 'A': 'red'})
+    """
+    given = [str(option) for option in options]
+    named = [len(o) > 1 and o[0] in string.ascii_letters and o[1] == "=" for o in given]
+    if any(named) and not all(named):
+        raise SettingsError("options: name all of them (A=red) or none; these are mixed")
+    if len(given) > 26:
+        raise SettingsError(f"options: at most 26 (A to Z), not {len(given)}")
+    lettered: dict[str, str] = {}
+    for number, option in enumerate(given):
+        letter, text = (option[0].upper(), option[2:]) if named[number] else (string.ascii_uppercase[number], option)
+        if letter in lettered:
+            raise SettingsError(f"options: letter {letter} is given twice")
+        if not text.strip():
+            raise SettingsError(f"options: option {letter} is empty")
+        lettered[letter] = text.strip()
+    return lettered
+
+
+class Subtitle(BaseModel):
+    """One subtitle line and when it is shown, in seconds."""
+
+    model_config = ConfigDict(frozen=True)
+
+    start: float
+    end: float
+    text: str
+
+
+def read_subtitles(path: str) -> list[Subtitle]:
+    """The lines of a subtitle file, in order of time.
+
+    Raises:
+        SettingsError: the file is missing or is not one of subtitles.
+    """
+    import pysubs2
+
+    if not Path(path).is_file():
+        raise SettingsError(f"{path}: no such subtitle file; check the path")
+    try:
+        lines = pysubs2.load(path, encoding="utf-8-sig", errors="replace")
+    except (pysubs2.exceptions.Pysubs2Error, ValueError) as error:
+        raise SettingsError(f"{path}: not a subtitle file ({error}); SRT, VTT and ASS can be read") from None
+    if not lines:
+        raise SettingsError(f"{path}: holds no subtitle line; SRT, VTT and ASS can be read")
+    return [
+        Subtitle(start=line.start / 1000, end=line.end / 1000, text=" ".join(line.plaintext.split()))
+        for line in sorted(lines, key=lambda line: line.start)
+        if line.plaintext.strip()
+    ]
+
+
+def shown_at(subtitles: Sequence[Subtitle], times: Iterable[float]) -> list[Subtitle]:
+    """The lines on screen at any of `times`, each once: subtitles for the frames that are looked at."""
+    moments = sorted(times)
+    return [line for line in subtitles if any(line.start <= moment <= line.end for moment in moments)]

@@ -1,0 +1,312 @@
+"""The record of an episode: every token, turn, call and time, to JSON and Parquet and back without loss.
+
+What happened is read from here, never guessed from text.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from paravt_infer.errors import SettingsError
+from paravt_infer.questions import Question
+from paravt_infer.settings import Settings, first_fault
+
+SCHEMA_VERSION = 1
+
+
+class _Record(BaseModel):
+    # Infinities and NaN survive JSON as strings: a log-probability can be -inf.
+    model_config = ConfigDict(use_attribute_docstrings=True, ser_json_inf_nan="strings", extra="forbid")
+
+
+class FrameRef(_Record):
+    """A frame that was looked at. Never its pixels."""
+
+    time: float
+    """Seconds, from the file's timestamps."""
+    width: int
+    height: int
+    tokens: int
+    """Visual tokens it stands for; 0 where the backend does not say."""
+    digest: str
+    """Names the pixels."""
+
+
+class Generated(_Record):
+    """One request to the backend: what was fed since the last one, and what came back."""
+
+    fed_ids: list[int] = []
+    """Token ids fed after everything before; a frame is one placeholder id."""
+    output_ids: list[int] = []
+    """Token ids generated, as generated."""
+    text: str = ""
+    """`output_ids` as text, without the closing end-of-turn token."""
+    prefix: str = ""
+    """Text the turn was made to start with (the end of `fed_ids`); counts as part of the response."""
+    logprobs: list[float] | None = None
+    """One for each of `output_ids`, where asked for."""
+    finish: Literal["stop", "length", "abort", ""] = ""
+    prompt_tokens: int = 0
+    """Tokens in, frames counted as what they stand for."""
+    visual_tokens: int = 0
+    """Of those, the frames'."""
+    cached_tokens: int | None = None
+    """Of `prompt_tokens`, those the server still knew; None where the backend does not say."""
+    weight_version: str | None = None
+    server: str | None = None
+    request_id: str = ""
+    attempts: int = 1
+    started: float = 0.0
+    """Seconds since the episode's start."""
+    seconds: float = 0.0
+
+
+class Turn(Generated):
+    """One turn of the main agent."""
+
+    kind: Literal["main", "final"] = "main"
+    """`final` turns were asked for the answer and may not call."""
+    calls: list[int] = []
+    """Its calls, as positions in the rollout's `evidence`."""
+    forged_response: bool = False
+    """Whether the model wrote a tool response itself. It has no effect."""
+
+    @property
+    def response(self) -> str:
+        """The whole response, its prefix included."""
+        return self.prefix + self.text
+
+
+class Evidence(_Record):
+    """One tool call and what it returned."""
+
+    turn: int
+    tool: str
+    raw: str
+    """The call as the model wrote it."""
+    syntax: Literal["tool_call", "tool_code"] = "tool_call"
+    """`tool_code` is a reversion to the pretrained form."""
+    repairs: list[str] = []
+    """Faults of form that did not keep the call from running."""
+    asked: list[float] | None = None
+    """The window as asked for, in seconds; None where no two times could be read."""
+    used: list[float] | None = None
+    """The window looked at, inside the video."""
+    clamped: bool = False
+    status: Literal["waiting", "decoding", "looking", "ok", "error"] = "waiting"
+    fault: str | None = None
+    """The fault's name, where status is error."""
+    text: str = ""
+    """What the main agent was told: the summary, the error, or a line about the frames."""
+    cut: bool = False
+    """Whether the summary met its token limit."""
+    frames: list[FrameRef] = []
+    sub_agent: Generated | None = None
+    """The sub-agent's request, where evidence is text."""
+    started: float = 0.0
+    """Seconds since the episode's start."""
+    decode_seconds: float = 0.0
+    seconds: float = 0.0
+
+
+class Usage(_Record):
+    """Tokens and seconds of the whole episode. `paravt_infer.budget` fills it."""
+
+    prompt_tokens: int = 0
+    """Tokens in, summed over all main turns and sub-agents."""
+    visual_tokens: int = 0
+    """Of those, the frames'."""
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    main_visual_tokens: int = 0
+    """Visual tokens in the main context at its end."""
+    main_prompt_tokens: int = 0
+    """Tokens in, summed over the main turns: what T_seq and T_par predict."""
+    calls: int = 0
+    calls_ok: int = 0
+    tool_turns: int = 0
+    predicted_sequential: float = 0.0
+    """T_seq of the paper's token budget for this many calls, with this overview's visual tokens."""
+    predicted_parallel: float = 0.0
+    """T_par, likewise."""
+    seconds: float = 0.0
+    critical_path_seconds: float = 0.0
+    """The longest chain of decoding and generation: what a loop without any cost of its own would take."""
+
+
+class VideoFacts(_Record):
+    """The video as probed."""
+
+    path: str
+    duration: float
+    fps: float
+    width: int
+    height: int
+    rotation: int
+    codec: str
+    size_bytes: int
+
+
+class ProtocolFacts(_Record):
+    name: str
+    checksum: str
+    """SHA-256 of everything the protocol says and reads."""
+
+
+class BackendFacts(_Record):
+    name: str = ""
+    model: str = ""
+    exact_tokens: bool = False
+    context_limit: int | None = None
+    servers: list[str] = []
+    notes: list[str] = []
+
+
+class Rollout(_Record):
+    """One question answered, or not, and how."""
+
+    answer: str | None = None
+    """The answer: a letter for a choice, else text. None where there is none."""
+    evidence: list[Evidence] = []
+    """Every call of the episode, in order."""
+    turns: list[Turn] = []
+    usage: Usage = Usage()
+    settings: Settings = Settings()
+    status: Literal["running", "answered", "no_answer", "failed", "cancelled"] = "running"
+    error: str | None = None
+    """One line, where status is failed."""
+    answer_text: str | None = None
+    """What the answer was read from, unshortened."""
+    answer_source: str | None = None
+    """`answer_block`, `after_think` or `last_line`."""
+    question: Question
+    video: VideoFacts | None = None
+    overview: list[FrameRef] = []
+    overview_seconds: float = 0.0
+    protocol: ProtocolFacts | None = None
+    backend: BackendFacts = BackendFacts()
+    versions: dict[str, str] = {}
+    id: str = ""
+    started_at: str = ""
+    """UTC, ISO 8601."""
+    schema_version: int = SCHEMA_VERSION
+
+    def input_ids(self, turn: int) -> list[int]:
+        """All ids fed and generated before turn `turn` generated anything: its prompt, frames as one id each."""
+        ids: list[int] = []
+        for earlier in self.turns[:turn]:
+            ids += earlier.fed_ids + earlier.output_ids
+        return ids + self.turns[turn].fed_ids
+
+    @property
+    def supporting(self) -> list[Evidence]:
+        """The evidence the answer rests on: calls that ran."""
+        return [call for call in self.evidence if call.status == "ok"]
+
+
+def to_json(rollout: Rollout, *, indent: int | None = None) -> str:
+    return rollout.model_dump_json(indent=indent)
+
+
+def from_json(text: str | bytes, *, where: str = "rollout") -> Rollout:
+    """Raises SettingsError where the text is no rollout."""
+    try:
+        return Rollout.model_validate_json(text)
+    except ValidationError as error:
+        raise SettingsError(f"{where}: not a saved rollout ({first_fault(error, 'field')})") from None
+
+
+_COLUMNS = ("id", "status", "answer", "error", "started_at")
+
+
+def _row(rollout: Rollout) -> dict[str, Any]:
+    plain = {name: getattr(rollout, name) for name in _COLUMNS}
+    return plain | {
+        "question_id": rollout.question.id,
+        "video": rollout.question.video,
+        "question": rollout.question.text,
+        "calls": len(rollout.evidence),
+        "turns": len(rollout.turns),
+        "prompt_tokens": rollout.usage.prompt_tokens,
+        "output_tokens": rollout.usage.output_tokens,
+        "seconds": rollout.usage.seconds,
+        # The whole record as one JSON string: nothing is lost to a column type, as in the paper's own data.
+        "rollout": to_json(rollout),
+    }
+
+
+def _schema() -> Any:
+    import pyarrow as pa
+
+    return pa.schema(
+        [(name, pa.string()) for name in (*_COLUMNS, "question_id", "video", "question")]
+        + [(name, pa.int64()) for name in ("calls", "turns", "prompt_tokens", "output_tokens")]
+        + [("seconds", pa.float64()), ("rollout", pa.string())]
+    )
+
+
+def save(rollouts: Rollout | Iterable[Rollout], path: str | Path) -> None:
+    """Write rollouts to ``.parquet``, ``.jsonl`` or, one alone, ``.json``; whole or not at all.
+
+    Raises:
+        SettingsError: another ending, several rollouts for ``.json``, or the folder cannot be written.
+    """
+    path = Path(path)
+    many = [rollouts] if isinstance(rollouts, Rollout) else list(rollouts)
+    if path.suffix not in (".json", ".jsonl", ".parquet"):
+        raise SettingsError(f"{path}: a rollout is saved as .json, .jsonl or .parquet")
+    if path.suffix == ".json" and len(many) != 1:
+        raise SettingsError(f"{path}: .json holds one rollout; use .jsonl or .parquet for {len(many)}")
+    scratch = path.with_name(f".{path.name}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.suffix == ".parquet":
+            import pyarrow as pa
+            import pyarrow.parquet as pq
+
+            table = pa.Table.from_pylist([_row(rollout) for rollout in many], schema=_schema())
+            pq.write_table(table, scratch, compression="zstd")
+        elif path.suffix == ".json":
+            scratch.write_text(to_json(many[0], indent=1) + "\n", encoding="utf-8")
+        else:
+            scratch.write_text("".join(to_json(rollout) + "\n" for rollout in many), encoding="utf-8")
+        scratch.replace(path)
+    except OSError as error:
+        raise SettingsError(f"{path}: cannot be written ({error.strerror}); name another place") from None
+
+
+def load(path: str | Path) -> Iterator[Rollout]:
+    """The rollouts of a file that `save` wrote.
+
+    Raises:
+        SettingsError: no such file, or not one of rollouts; names the line or row.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise SettingsError(f"{path}: no such file; check the path")
+    if path.suffix == ".parquet":
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            for batch in pq.ParquetFile(path).iter_batches(batch_size=64, columns=["rollout"]):
+                for text in batch.column("rollout").to_pylist():
+                    yield from_json(text, where=str(path))
+        except (pa.ArrowInvalid, KeyError) as error:
+            raise SettingsError(f"{path}: not a Parquet file of rollouts ({error})") from None
+        return
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".jsonl":
+        for number, line in enumerate(text.split("\n"), 1):
+            if line.strip():
+                yield from_json(line, where=f"{path}, line {number}")
+        return
+    yield from_json(text, where=str(path))
+
+
+def as_dict(rollout: Rollout) -> dict[str, Any]:
+    """The rollout as plain JSON values."""
+    return json.loads(to_json(rollout))  # type: ignore[no-any-return]
