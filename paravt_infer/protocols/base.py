@@ -1,0 +1,137 @@
+"""What a protocol owns: every word said to the model, and how what it says is read."""
+
+import hashlib
+import json
+import re
+from abc import ABC
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from paravt_infer.answers import Reading, read_answer
+from paravt_infer.chat import Message
+from paravt_infer.questions import Question, Subtitle
+from paravt_infer.times import format_time
+from paravt_infer.tools import ParsedCall
+from paravt_infer.video.types import Frame
+
+_TAG = re.compile(r"<(/?)(tool_response|tool_call|tool_code|think|answer)>")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """What a call returned, for the main agent: a sub-agent's words, frames, or an error."""
+
+    window: tuple[float, float] | None
+    text: str
+    frames: Sequence[Frame] = ()
+    ok: bool = True
+
+
+class Protocol(ABC):
+    """The default words and readings; a family overrides what it does otherwise."""
+
+    name: ClassVar[str]
+    calls_tools: ClassVar[bool] = False
+    """Whether its turns may hold calls, and the answer may take several turns."""
+    default_system: ClassVar[str | None] = None
+    call_ends: ClassVar[tuple[str, ...]] = ()
+    """Texts that end a call: where sequential dispatch stops generation."""
+
+    def __init__(self, *, system_prompt: str | None = None):
+        self.system_prompt = self.default_system if system_prompt is None else system_prompt
+
+    # What is said.
+
+    def tools(self) -> list[dict[str, Any]] | None:
+        """Tool schemas for the model's chat template to render; None where the prompt tells of them itself."""
+        return None
+
+    def opening(
+        self, question: Question, frames: Sequence[Frame], duration: float, subtitles: Sequence[Subtitle] = ()
+    ) -> list[Message]:
+        """The conversation's start: system prompt, overview, question."""
+        system = [Message(role="system", parts=[self.system_prompt])] if self.system_prompt else []
+        parts: list[str | Frame] = [*self.timed(frames), self.subtitle_text(subtitles), self.question_text(question)]
+        return [*system, Message(role="user", parts=[part for part in parts if part])]
+
+    def timed(self, frames: Sequence[Frame]) -> list[str | Frame]:
+        """Frames, each after its time."""
+        return [part for frame in frames for part in (f"<{frame.time:.1f} seconds>", frame)]
+
+    def question_text(self, question: Question) -> str:
+        lines = [question.text, *(f"{letter}. {option}" for letter, option in question.options.items())]
+        if question.kind == "grounding":
+            lines.append("Give the time span as [start, end] in seconds.")
+        return "\n".join(lines)
+
+    def subtitle_text(self, subtitles: Sequence[Subtitle]) -> str:
+        if not subtitles:
+            return ""
+        lines = (f"[{format_time(line.start)} - {format_time(line.end)}] {line.text}" for line in subtitles)
+        return "\nSubtitles:\n" + "\n".join(lines) + "\n"
+
+    def feed_back(self, told: Sequence[Told]) -> list[Message]:
+        """One tool turn with what all calls of a turn returned, in their order."""
+        return [Message(role="tool", parts=self.told_parts(one)) for one in told]
+
+    def told_parts(self, told: Told) -> list[str | Frame]:
+        """One call's evidence. A sub-agent's words can close no tag of the turn they stand in."""
+        span = f"[{told.window[0]:.1f} s - {told.window[1]:.1f} s] " if told.window else ""
+        kind = "" if told.ok else "Error: "
+        return [span + kind + _TAG.sub(r"(\1\2)", told.text), *self.timed(told.frames)]
+
+    def ask_answer(self, question: Question) -> list[Message]:
+        """The turn that asks for the answer when no more calls may be made."""
+        return [Message(role="user", parts=["No more tool calls are possible. Answer now, inside <answer>...</answer>."])]
+
+    def look(
+        self,
+        window: tuple[float, float],
+        frames: Sequence[Frame],
+        subtitles: Sequence[Subtitle] = (),
+        question: Question | None = None,
+    ) -> list[Message]:
+        """A sub-agent's whole prompt: its window's frames, and what to do with them."""
+        start, end = window
+        task = (
+            f"\nThese frames show one window of a longer video, from {format_time(start)} to {format_time(end)} "
+            f"({end - start:.1f} seconds). Report what can be seen, with times: people, objects, actions, text, "
+            "changes. State only what the frames show, briefly."
+        )
+        if question is not None:
+            task += f"\nIt should help to answer this question:\n{self.question_text(question)}"
+        return [Message(role="user", parts=[*self.timed(frames), self.subtitle_text(subtitles), task])]
+
+    # What is read.
+
+    def parse(self, response: str) -> list[ParsedCall]:
+        """The calls of a turn's response."""
+        return []
+
+    def read(self, response: str, question: Question) -> Reading | None:
+        """The answer that a response gives; None where it gives none and has to be asked for it."""
+        return read_answer(response)
+
+    def summary(self, text: str) -> str:
+        """A sub-agent's words without its thoughts."""
+        thought, closed, after = text.rpartition("</think>")
+        said = after if closed else text.removeprefix("<think>")
+        return said.strip()
+
+    def checksum(self) -> str:
+        """SHA-256 over everything this protocol says of a fixed example: it changes when a word does."""
+        question = Question(video="v", text="Q?", options={"A": "a", "B": "b"})
+        line = Subtitle(start=1, end=2, text="s")
+        span = (1.0, 5.0)
+        said = [
+            *self.opening(question, [], 60.0, [line]),
+            *self.opening(question.model_copy(update={"kind": "grounding", "options": {}}), [], 60.0),
+            *self.feed_back([Told(window=span, text="t"), Told(window=None, text="e", ok=False)]),
+            *self.ask_answer(question),
+            *self.look(span, [], [line]),
+            *self.look(span, [], question=question),
+        ]
+        content = [(message.role, message.text) for message in said]
+        text = json.dumps([self.name, self.tools(), self.call_ends, content], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,165 @@
+"""Text to calls: `<tool_call>` blocks with JSON, and the `<tool_code>` form that models revert to.
+
+Each block is read on its own, so that a broken one does not lose the others. What stands inside a closed
+`<think>` block or inside a tool response that the model wrote itself is no call.
+"""
+
+import ast
+import json
+import re
+from typing import Any
+
+from paravt_infer.tools import Fault, ParsedCall
+
+_THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL)
+_FORGED = re.compile(r"<tool_response>.*?(?:</tool_response>|\Z)", re.DOTALL)
+_BLOCK = re.compile(
+    # A block ends at its closing tag, at the next opening one, or with the text.
+    r"<(tool_call|tool_code)>(.*?)(</\1>|(?=<tool_call>|<tool_code>)|\Z)",
+    re.DOTALL,
+)
+
+
+def has_forged_response(text: str) -> bool:
+    """Whether the model wrote a tool response itself."""
+    return "<tool_response>" in _THOUGHT.sub("", text)
+
+
+def parse_calls(text: str) -> list[ParsedCall]:
+    """The calls of a turn, in order; with a fault, or with repairs, where they are not as they should be.
+
+    >>> [call.name for call in parse_calls('<tool_call>{"name": "crop_video", "arguments": {}}</tool_call>')]
+    ['crop_video']
+    """
+    text = _FORGED.sub("", _THOUGHT.sub("", text))
+    calls: list[ParsedCall] = []
+    for block in _BLOCK.finditer(text):
+        kind, body, closing = block.groups()
+        read = _json_call(body, block.group()) if kind == "tool_call" else _python_calls(body, block.group())
+        if not closing:
+            read = [_with_repair(call, Fault.UNCLOSED_BLOCK) for call in read]
+        calls += read
+    return calls
+
+
+def _with_repair(call: ParsedCall, repair: Fault) -> ParsedCall:
+    """The call with one more repair; a call that cannot be read because it was left open has that fault instead."""
+    if call.fault in (Fault.BAD_JSON, Fault.BAD_PYTHON):
+        tag = call.syntax
+        return ParsedCall(
+            raw=call.raw, syntax=call.syntax, fault=repair, message=f"the block has no </{tag}> and is cut; {_FORM}"
+        )
+    return ParsedCall(**{**call.__dict__, "repairs": (repair, *call.repairs)})
+
+
+_FORM = 'write one object {"name": "crop_video", "arguments": {"video_path": "...", "start_time": 1.0, "end_time": 2.0}}'
+
+
+def _json_call(body: str, raw: str) -> list[ParsedCall]:
+    """The one call of a `<tool_call>` block."""
+
+    def broken(fault: Fault, message: str) -> list[ParsedCall]:
+        return [ParsedCall(raw=raw, fault=fault, message=f"{message}; {_FORM}")]
+
+    repairs: tuple[Fault, ...] = ()
+    try:
+        value = _load(body)
+    except ValueError:
+        found = _embedded_objects(body)
+        if len(found) != 1:
+            what = "no JSON object" if not found else f"{len(found)} JSON objects"
+            return broken(Fault.BAD_JSON, f"the block holds {what} that can be read")
+        value, repairs = found[0], (Fault.PROSE_AROUND_JSON,)
+    if not isinstance(value, dict):
+        return broken(Fault.NOT_A_CALL, f"the block holds a JSON {_kind(value)}, not an object")
+    name, arguments = value.get("name"), value.get("arguments", {})
+    if isinstance(arguments, str):  # some models write the arguments as JSON in a string
+        try:
+            arguments = _load(arguments)
+        except ValueError:
+            return broken(Fault.BAD_JSON, "the arguments are a string that is not JSON")
+    if not isinstance(name, str) or not isinstance(arguments, dict):
+        return broken(Fault.NOT_A_CALL, 'the object needs a "name" that is a string and "arguments" that are an object')
+    return [ParsedCall(raw=raw, name=name, arguments=arguments, repairs=repairs)]
+
+
+def _load(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+
+
+def _embedded_objects(text: str) -> list[Any]:
+    """Every outermost JSON object in a text, whatever stands around it."""
+    decoder, found, at = json.JSONDecoder(), [], text.find("{")
+    while at >= 0:
+        try:
+            value, end = decoder.raw_decode(text, at)
+            found.append(value)
+        except (ValueError, RecursionError):
+            end = at + 1
+        at = text.find("{", end)
+    # An inner object of a broken outer one is no call of its own.
+    return [value for value in found if isinstance(value, dict) and "name" in value]
+
+
+def _kind(value: Any) -> str:
+    kinds = {list: "array", str: "string", bool: "boolean", int: "number", float: "number", type(None): "null"}
+    return kinds.get(type(value), "value")
+
+
+def _python_calls(body: str, raw: str) -> list[ParsedCall]:
+    """The calls of a `<tool_code>` block: `crop_video(...)`, perhaps inside `print(...)`, one or several."""
+    pieces = [body] if _tree(body) is not None else [line for line in body.splitlines() if line.strip()]
+    calls: list[ParsedCall] = []
+    for piece in pieces:
+        tree = _tree(piece)
+        found = [] if tree is None else [call for call in map(_unwrapped, _statements(tree)) if call is not None]
+        if not found:
+            message = f"the block is not a readable function call; {_FORM}"
+            calls.append(ParsedCall(raw=raw, syntax="tool_code", fault=Fault.BAD_PYTHON, message=message))
+        calls += [_python_call(call, raw) for call in found]
+    if not calls:
+        calls.append(ParsedCall(raw=raw, syntax="tool_code", fault=Fault.BAD_PYTHON, message=f"empty block; {_FORM}"))
+    return calls
+
+
+def _tree(text: str) -> ast.Module | None:
+    try:
+        return ast.parse(text.strip())
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _statements(tree: ast.Module) -> list[ast.expr]:
+    return [s.value for s in tree.body if isinstance(s, (ast.Expr, ast.Assign)) and s.value is not None]
+
+
+def _unwrapped(value: ast.expr) -> ast.Call | None:
+    """The call inside `print(...)`."""
+    while isinstance(value, ast.Call) and _name(value) == "print" and value.args:
+        value = value.args[0]
+    return value if isinstance(value, ast.Call) else None
+
+
+def _name(call: ast.Call) -> str:
+    return call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
+
+
+def _python_call(call: ast.Call, raw: str) -> ParsedCall:
+    try:
+        positional = tuple(_literal(argument) for argument in call.args)
+        arguments = {keyword.arg: _literal(keyword.value) for keyword in call.keywords if keyword.arg is not None}
+    except (ValueError, TypeError, RecursionError):
+        message = f"an argument is not a plain value; {_FORM}"
+        return ParsedCall(raw=raw, syntax="tool_code", fault=Fault.BAD_PYTHON, message=message)
+    return ParsedCall(raw=raw, name=_name(call), arguments=arguments, positional=positional, syntax="tool_code")
+
+
+def _literal(node: ast.expr) -> Any:
+    if isinstance(node, ast.Name) and node.id.lower() in ("nan", "inf"):
+        return float(node.id)
+    if isinstance(node, ast.Name) and node.id == "video_path":
+        return node.id  # the path is ignored anyway
+    return ast.literal_eval(node)

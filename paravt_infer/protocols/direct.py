@@ -1,0 +1,21 @@
+"""`direct` and `reasoning`: one turn, no tools (paper, appendix "Evaluation prompts")."""
+
+from typing import ClassVar
+
+from paravt_infer.protocols.base import Protocol
+
+
+class Direct(Protocol):
+    """The question as it is: no system prompt, no schema."""
+
+    name = "direct"
+
+
+class Reasoning(Protocol):
+    """Think, then answer."""
+
+    name = "reasoning"
+    default_system: ClassVar[str | None] = (
+        "You answer questions about a video. Reason about the question inside <think>...</think> first, "
+        "then give the final answer inside <answer>...</answer>."
+    )

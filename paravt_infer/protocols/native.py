@@ -1,0 +1,29 @@
+"""`tools`: the model's own chat template is given `tools=` and writes the tool prompt itself."""
+
+from typing import Any
+
+from paravt_infer.answers import Reading, read_answer
+from paravt_infer.protocols.base import Protocol
+from paravt_infer.protocols.calls import parse_calls
+from paravt_infer.questions import Question
+from paravt_infer.tools import TOOLS, ParsedCall
+
+
+class NativeTools(Protocol):
+    """No words of ours but the question; each call's evidence is a tool message of its own."""
+
+    name = "tools"
+    calls_tools = True
+    call_ends = ("</tool_call>", "</tool_code>")
+
+    def tools(self) -> list[dict[str, Any]] | None:
+        return [tool.schema() for tool in TOOLS.values()]
+
+    def parse(self, response: str) -> list[ParsedCall]:
+        return parse_calls(response)
+
+    def read(self, response: str, question: Question) -> Reading | None:
+        """A turn without calls is the answer, in a block or in plain words; one cut inside its thoughts is none."""
+        if "<think>" in response and "</think>" not in response and "<answer>" not in response:
+            return None
+        return read_answer(response)

@@ -1,0 +1,93 @@
+"""crop_video: look closely at one time window of the video (paper section 3.1.1)."""
+
+import math
+from typing import Any
+
+from paravt_infer.times import format_time, parse_time
+from paravt_infer.tools.base import CallFault, Fault, ParsedCall, Tool, Window
+
+_START = ("start_time", "start")
+_END = ("end_time", "end")
+
+
+class CropVideo(Tool):
+    """`crop_video(video_path, start_time, end_time)`. The path is ignored: the asked video is used."""
+
+    name = "crop_video"
+
+    def schema(self) -> dict[str, Any]:
+        second = "in seconds from the video's start"
+        return {
+            "type": "function",
+            "function": {
+                "name": self.name,
+                "description": "Looks closely at one time window of the video and reports what it shows.",
+                "parameters": {
+                    "type": "object",
+                    "properties": {
+                        "video_path": {"type": "string", "description": "The video; there is only one."},
+                        "start_time": {"type": "number", "description": f"Where the window starts, {second}."},
+                        "end_time": {"type": "number", "description": f"Where the window ends, {second}."},
+                    },
+                    "required": ["video_path", "start_time", "end_time"],
+                },
+            },
+        }
+
+    def window(self, call: ParsedCall, duration: float) -> Window:
+        values = self._values(call)
+        for name, value in values.items():
+            if value is None:
+                raise CallFault(Fault.MISSING_TIME, f"{name} is missing; give start_time and end_time in seconds")
+        try:
+            start, end = (parse_time(value) for value in values.values())
+        except ValueError:
+            wrong = next(f"{name}={value!r}" for name, value in values.items() if not _readable(value))
+            raise CallFault(
+                Fault.BAD_TIME, f"{wrong[:80]} is not a time; write seconds, MM:SS or HH:MM:SS"
+            ) from None
+        asked = f"{_shown(start)} to {_shown(end)}"
+        if not (math.isfinite(start) and math.isfinite(end)):
+            raise CallFault(Fault.NOT_FINITE, f"the window {asked} is not finite; give times inside the video")
+        if start < 0 or end < 0:
+            raise CallFault(Fault.NEGATIVE_TIME, f"the window {asked} has a time below 0; the video starts at 0")
+        if start >= end:
+            raise CallFault(
+                Fault.START_NOT_BEFORE_END, f"the window {asked} does not start before it ends; swap or widen it"
+            )
+        if start >= duration:
+            raise CallFault(
+                Fault.BEYOND_VIDEO,
+                f"the window {asked} lies beyond the video, which ends at {duration:.1f} s ({format_time(duration)})",
+            )
+        return Window(start=start, end=min(end, duration), asked=(start, end), clamped=end > duration)
+
+    def asked(self, call: ParsedCall) -> tuple[float, float] | None:
+        try:
+            start, end = (parse_time(value) for value in self._values(call).values())
+        except ValueError:
+            return None
+        return start, end
+
+    def _values(self, call: ParsedCall) -> dict[str, Any]:
+        """start_time and end_time as given: by name, or by position after an optional path."""
+        by_position = list(call.positional)
+        if len(by_position) == 3 or (by_position and isinstance(by_position[0], str) and not _readable(by_position[0])):
+            by_position.pop(0)
+        values: dict[str, Any] = {}
+        for names in (_START, _END):
+            given = [call.arguments[name] for name in names if call.arguments.get(name) is not None]
+            values[names[0]] = given[0] if given else by_position.pop(0) if by_position else None
+        return values
+
+
+def _readable(value: Any) -> bool:
+    try:
+        parse_time(value)
+    except ValueError:
+        return False
+    return True
+
+
+def _shown(seconds: float) -> str:
+    return f"{seconds:.1f}" if math.isfinite(seconds) and abs(seconds) < 1e9 else f"{seconds:g}"
