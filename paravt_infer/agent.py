@@ -182,9 +182,7 @@ class _Conversation:
 class _Episode:
     """One question being answered."""
 
-    def __init__(
-        self, engine: Engine, question: Question, settings: Settings, protocol: Protocol, on_change: OnChange
-    ):
+    def __init__(self, engine: Engine, question: Question, settings: Settings, protocol: Protocol, on_change: OnChange):
         self.engine, self.backend = engine, engine.backend
         self.question, self.settings, self.protocol = question, settings, protocol
         self.began = time.monotonic()
@@ -203,7 +201,10 @@ class _Episode:
             versions=engine._versions,
             started_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         )
-        self.changed = lambda: on_change(self.rollout)
+        self._on_change = on_change
+
+    def changed(self) -> None:
+        self._on_change(self.rollout)
 
     def now(self) -> float:
         return time.monotonic() - self.began
@@ -266,7 +267,7 @@ class _Episode:
         may_call = protocol.calls_tools and settings.max_tool_turns > 0
         tool_turns = 0
         while True:
-            turn, calls = await self._turn(talk, messages, "main" if may_call else "final")
+            turn = await self._turn(talk, messages, "main" if may_call else "final")
             parsed = protocol.parse(turn.response) if may_call else []
             turn.forged_response = has_forged_response(turn.response)
             if not parsed:
@@ -286,9 +287,7 @@ class _Episode:
                 may_call = False
                 messages = [*messages, *protocol.ask_answer(self.question)]
 
-    async def _turn(
-        self, talk: _Conversation, messages: Sequence[Message], kind: Literal["main", "final"]
-    ) -> tuple[Turn, list[dict[str, Any]]]:
+    async def _turn(self, talk: _Conversation, messages: Sequence[Message], kind: Literal["main", "final"]) -> Turn:
         """Feed `messages` and let the main agent speak once."""
         settings, protocol, rollout = self.settings, self.protocol, self.rollout
         number = len(rollout.turns)
@@ -324,7 +323,7 @@ class _Episode:
         keep(turn, generation)
         talk.hear(turn, generation.calls)
         self.changed()
-        return turn, generation.calls
+        return turn
 
     def _conclude(self, reading: Reading | None) -> None:
         """Write the answer into the record, as a letter where there are options."""
@@ -343,5 +342,3 @@ def _versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
-
-

@@ -33,7 +33,7 @@ def read_answer(response: str) -> Reading | None:
     >>> read_answer("<think>a red one</think><answer>B</answer>")
     Reading(text='B', source='answer_block')
     """
-    thought, closed, after = response.rpartition("</think>")
+    _, closed, after = response.rpartition("</think>")
     text = _CALLS.sub("", response)
     blocks = _BLOCK.findall(_CALLS.sub("", after) if closed else text) or _BLOCK.findall(text)
     left_open = _OPEN.search(text)
@@ -54,7 +54,10 @@ def _plain(text: str) -> str:
     return _TAG.sub("", text).strip()
 
 
-_NEGATION = re.compile(r"(?:\bnot|\bnever|n't|\bneither|\bnor|\brather than|\binstead of|\bwrong|\bexcept)\W*(?:\w+\W+){0,2}$", re.I)
+_NEGATION = re.compile(
+    r"(?:\bnot|\bnever|n't|\bneither|\bnor|\brather than|\binstead of|\bwrong|\bexcept)\W*(?:\w+\W+){0,2}$",
+    re.I,
+)
 _STATED = re.compile(
     r"\b(?:final answer|correct answer|right answer|best answer|answer|option|choice)\b"
     r"(?:\s+(?:would be|must be|should be|is|was|be)|\s*[:=])?\s*(?:option|choice|letter)?\s*"

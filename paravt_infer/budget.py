@@ -3,7 +3,7 @@
 from paravt_infer.rollout import Rollout
 
 VISUAL, SYSTEM, HISTORY = 16_000, 300, 50
-"""The paper's estimates: visual tokens of a context, system prompt, one response kept (App. "Token-Budget Accounting")."""
+"""The paper's estimates of a context's frames, its system prompt, and one kept response (App. "Token-Budget")."""
 
 
 def predicted_sequential(calls: int, *, visual: float = VISUAL) -> float:
@@ -48,6 +48,10 @@ def critical_path(rollout: Rollout) -> float:
     """Seconds of the longest chain of decoding and generation: the overview, each turn, each turn's slowest call."""
     seconds = rollout.overview_seconds
     for number, turn in enumerate(rollout.turns):
-        calls = [e.decode_seconds + (e.sub_agent.seconds if e.sub_agent else 0.0) for e in rollout.evidence if e.turn == number]
+        calls = [
+            e.decode_seconds + (e.sub_agent.seconds if e.sub_agent else 0.0)
+            for e in rollout.evidence
+            if e.turn == number
+        ]
         seconds += turn.seconds + max(calls, default=0.0)
     return seconds

@@ -94,7 +94,11 @@ class Chat:
         return tuple(i for i in ids if i is not None)
 
     def _render(
-        self, messages: Sequence[Message], *, tools: list[dict[str, Any]] | None = None, open_turn: bool = True
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: list[dict[str, Any]] | None = None,
+        open_turn: bool = True,
     ) -> str:
         from jinja2 import TemplateError
 

@@ -44,7 +44,13 @@ class Scene:
 
 def frame_refs(frames: Sequence[Frame], sizing: FrameSizing) -> list[FrameRef]:
     return [
-        FrameRef(time=f.time, width=f.width, height=f.height, tokens=sizing.tokens(f.width, f.height), digest=f.digest)
+        FrameRef(
+            time=f.time,
+            width=f.width,
+            height=f.height,
+            tokens=sizing.tokens(f.width, f.height),
+            digest=f.digest,
+        )
         for f in frames
     ]
 
@@ -112,7 +118,10 @@ def _checked(scene: Scene, call: ParsedCall, position: int, evidence: Sequence[E
     if call.fault is not None:
         raise CallFault(call.fault, call.message)
     if call.repairs and not settings.repair:
-        raise CallFault(call.repairs[0], "the call is not in its exact form; write the JSON object alone in a closed block")
+        raise CallFault(
+            call.repairs[0],
+            "the call is not in its exact form; write the JSON object alone in a closed block",
+        )
     if call.syntax == "tool_code" and settings.tool_code == "refuse":
         raise CallFault(Fault.TOOL_CODE_REFUSED, "<tool_code> is not understood; write a <tool_call> block with JSON")
     if call.name not in TOOLS:

@@ -46,8 +46,7 @@ def load_model_files(model: str) -> ModelFiles:
         kind = getattr(config, "model_type", "unknown")
         raise ModelError(f"{model}: not a vision-language model of Qwen-VL's kind (its type is {kind}); name one")
     media = [
-        getattr(config, f"{name}_token_id", None)
-        for name in ("image", "video", "vision_start", "vision_end", "vision")
+        getattr(config, f"{name}_token_id", None) for name in ("image", "video", "vision_start", "vision_end", "vision")
     ]
     size = dict(image_processor.size)
     text_config = config.get_text_config()

@@ -7,6 +7,7 @@ It understands nothing. It is what the mechanics are shown and tested with where
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 SPECIAL_TOKENS = [
     "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|object_ref_start|>", "<|object_ref_end|>",
@@ -25,9 +26,18 @@ _CORPUS = [
 ]
 
 
-def build_tokenizer(corpus: list[str], vocab_size: int):
+def build_tokenizer(corpus: list[str], vocab_size: int) -> Any:
     """A byte-level BPE tokenizer of Qwen's kind, trained on `corpus`, with this project's chat template."""
-    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+    from tokenizers import (
+        AddedToken,
+        Regex,
+        Tokenizer,
+        decoders,
+        models,
+        normalizers,
+        pre_tokenizers,
+        trainers,
+    )
     from transformers import Qwen2Tokenizer
     from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX
 
@@ -41,7 +51,9 @@ def build_tokenizer(corpus: list[str], vocab_size: int):
     )
     raw.decoder = decoders.ByteLevel()
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    trainer = trainers.BpeTrainer(vocab_size=vocab_size, initial_alphabet=alphabet, show_progress=False)
+    trainer: Any = trainers.BpeTrainer(  # type: ignore[no-untyped-call]
+        vocab_size=vocab_size, initial_alphabet=alphabet, show_progress=False
+    )
     raw.train_from_iterator(corpus * 50, trainer)
     learned = json.loads(raw.to_str())["model"]
     tokenizer = Qwen2Tokenizer(
@@ -77,8 +89,10 @@ def save_processor_files(folder: Path, *, min_pixels: int, max_pixels: int) -> N
 def build_tiny(folder: Path, *, seed: int = 0) -> Path:
     """Write the checkpoint to `folder` and return it. The same seed gives the same weights."""
     import torch
+    import transformers
     from transformers import Qwen3VLConfig, Qwen3VLForConditionalGeneration
 
+    transformers.utils.logging.disable_progress_bar()
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = build_tokenizer(_CORPUS, vocab_size=480)
     ids = {token: tokenizer.convert_tokens_to_ids(token) for token in SPECIAL_TOKENS}

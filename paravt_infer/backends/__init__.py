@@ -66,7 +66,7 @@ def can_start_server() -> bool:
         return False
     import torch
 
-    return torch.cuda.is_available()
+    return bool(torch.cuda.is_available())
 
 
 def _needed(model: str | None, backend: str) -> str:

@@ -39,7 +39,7 @@ def checked(response: httpx.Response) -> dict[str, Any]:
 def plain_error(url: str, error: Exception) -> BackendError:
     """A failed request as one line: which server, what it said, what to do."""
     if isinstance(error, httpx.HTTPStatusError):
-        said = error.response.text
+        said: Any = error.response.text
         try:
             body = error.response.json()
             said = body.get("error", body.get("message", said)) if isinstance(body, dict) else said

@@ -66,15 +66,11 @@ class Server:
             BackendError: it ended, or was not ready in time; names its log.
         """
         say(f"starting an SGLang server for {self.model} (log: {self.log})")
-        with self.log.open("wb") as log:
-            # A session of its own: stopping it ends its helpers, and Ctrl-C here does not reach it first.
-            self._process = subprocess.Popen(
-                self._command, stdout=log, stderr=log, env=self._environment, start_new_session=True
-            )
+        process = self._process = self._spawn()
         began = time.monotonic()
         async with httpx.AsyncClient(timeout=5) as client:
             while True:
-                if self._process.poll() is not None:
+                if process.poll() is not None:
                     raise BackendError(f"the SGLang server ended at start-up ({self._last_line()}); see {self.log}")
                 try:
                     if (await client.get(self.url + "/health")).status_code == 200:
@@ -87,6 +83,13 @@ class Server:
                 say(f"SGLang server: {time.monotonic() - began:.0f} s, {self._last_line() or 'starting'}")
                 await asyncio.sleep(0.5)
         say(f"SGLang server ready at {self.url} after {time.monotonic() - began:.0f} s")
+
+    def _spawn(self) -> "subprocess.Popen[bytes]":
+        """A session of its own: stopping it ends its helpers, and Ctrl-C here does not reach it first."""
+        with self.log.open("wb") as log:
+            return subprocess.Popen(
+                self._command, stdout=log, stderr=log, env=self._environment, start_new_session=True
+            )
 
     def _last_line(self) -> str:
         with self.log.open("rb") as log:

@@ -30,9 +30,16 @@ class OpenAIBackend(Backend):
     exact_tokens = False
 
     def __init__(
-        self, servers: list[str], *, model: str | None = None, api_key: str | None = None, seconds: float = 900.0
+        self,
+        servers: list[str],
+        *,
+        model: str | None = None,
+        api_key: str | None = None,
+        seconds: float = 900.0,
     ):
-        self._servers = [url.rstrip("/") if url.rstrip("/").endswith("/v1") else url.rstrip("/") + "/v1" for url in servers]
+        self._servers = [
+            url.rstrip("/") if url.rstrip("/").endswith("/v1") else url.rstrip("/") + "/v1" for url in servers
+        ]
         self.model = model or ""
         key = api_key or os.environ.get("OPENAI_API_KEY")
         self._client = httpx.AsyncClient(
@@ -168,6 +175,9 @@ def _parts(parts: Sequence[str | Frame]) -> list[dict[str, Any]]:
     return [
         {"type": "text", "text": part}
         if isinstance(part, str)
-        else {"type": "image_url", "image_url": {"url": "data:image/png;base64," + base64.b64encode(part.png).decode()}}
+        else {
+            "type": "image_url",
+            "image_url": {"url": "data:image/png;base64," + base64.b64encode(part.png).decode()},
+        }
         for part in parts
     ]

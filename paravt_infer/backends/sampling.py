@@ -17,9 +17,7 @@ class RowSampler:
     and temperature, before top-p and top-k.
     """
 
-    def __init__(
-        self, rows: Sequence[Sampling], *, tokenizer: Any, end_ids: Sequence[int], banned_ids: Sequence[int]
-    ):
+    def __init__(self, rows: Sequence[Sampling], *, tokenizer: Any, end_ids: Sequence[int], banned_ids: Sequence[int]):
         self.rows = rows
         self.logprobs: list[list[float]] = [[] for _ in rows]
         self._banned = list(banned_ids)
@@ -29,10 +27,13 @@ class RowSampler:
             if row.seed is not None:
                 generator = torch.Generator().manual_seed(row.seed)
             self._generators.append(generator)
-        self._matchers = _matchers(rows, tokenizer, end_ids)
+        self._tokenizer, self._end_ids = tokenizer, list(end_ids)
+        self._matchers: list[Any] = []
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         """input_ids # [rows, tokens], scores # [rows, vocabulary] -> scores with one finite entry a row"""
+        if not self._matchers:
+            self._matchers = _matchers(self.rows, self._tokenizer, self._end_ids, vocabulary=scores.shape[-1])
         chosen = torch.full_like(scores, float("-inf"))
         for number, row in enumerate(self.rows):
             logits = scores[number].float()
@@ -72,16 +73,15 @@ class RowSampler:
         return int(order[torch.multinomial(ordered * kept, 1, generator=generator)])
 
 
-def _matchers(rows: Sequence[Sampling], tokenizer: Any, end_ids: Sequence[int]) -> list[Any]:
+def _matchers(rows: Sequence[Sampling], tokenizer: Any, end_ids: list[int], *, vocabulary: int) -> list[Any]:
+    """A grammar matcher for each row that is held to a regular expression, None for the others."""
     if all(row.regex is None for row in rows):
         return [None] * len(rows)
     import xgrammar
 
-    info = xgrammar.TokenizerInfo.from_huggingface(tokenizer, stop_token_ids=list(end_ids))
+    info = xgrammar.TokenizerInfo.from_huggingface(tokenizer, vocab_size=vocabulary, stop_token_ids=end_ids)
     compiler = xgrammar.GrammarCompiler(info)
-    return [
-        None if row.regex is None else xgrammar.GrammarMatcher(compiler.compile_regex(row.regex)) for row in rows
-    ]
+    return [None if row.regex is None else xgrammar.GrammarMatcher(compiler.compile_regex(row.regex)) for row in rows]
 
 
 class RowStops:
@@ -99,7 +99,12 @@ class RowStops:
         self.rows = rows
         self.lengths = [0] * len(rows)
         self.reasons: list[Literal["stop", "length", "abort"] | None] = [None] * len(rows)
-        self._decode, self._end_ids, self._width, self._cancelled = decode, set(end_ids), prompt_width, cancelled
+        self._decode, self._end_ids, self._width, self._cancelled = (
+            decode,
+            set(end_ids),
+            prompt_width,
+            cancelled,
+        )
 
     def __call__(self, input_ids: torch.Tensor, scores: Any, **kwargs: Any) -> torch.Tensor:
         """input_ids # [rows, tokens] -> which rows are done  # [rows]"""
@@ -122,6 +127,6 @@ class RowStops:
             # A stop text can begin inside an earlier token: look back over as many tokens as it has characters.
             tail = self._decode(new[-max(map(len, row.stop)) - 1 :].tolist())
             last = self._decode(new[-1:].tolist())
-            if any(0 <= tail.rfind(stop) and tail.rfind(stop) + len(stop) > len(tail) - len(last) for stop in row.stop):
+            if any(tail.rfind(stop) >= 0 and tail.rfind(stop) + len(stop) > len(tail) - len(last) for stop in row.stop):
                 return "stop"
         return "length" if len(new) >= row.max_new_tokens else None

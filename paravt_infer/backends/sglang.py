@@ -61,7 +61,11 @@ class SGLangBackend(Backend):
         except ModelError as error:
             raise ModelError(f"{error} (the server's model; --model names where its files are)") from None
         self._files, self.chat = files, files.chat
-        limits = (server_info.get("context_length"), server_info.get("max_total_num_tokens"), files.context_limit)
+        limits = (
+            server_info.get("context_length"),
+            server_info.get("max_total_num_tokens"),
+            files.context_limit,
+        )
         self.context_limit = min((int(limit) for limit in limits if limit), default=None)
         self._bounds = self._pixel_bounds(server_info, files)
         if "version" in server_info:
@@ -112,7 +116,11 @@ class SGLangBackend(Backend):
         assert self._files is not None, "start() comes first"
         low, high = self._bounds
         sizing = processor_sizing(
-            multiple=self._files.multiple, floor=low, ceiling=high, min_pixels=min_pixels, max_pixels=max_pixels
+            multiple=self._files.multiple,
+            floor=low,
+            ceiling=high,
+            min_pixels=min_pixels,
+            max_pixels=max_pixels,
         )
         if sizing.max_pixels > max_pixels:
             note = (
@@ -227,5 +235,3 @@ class SGLangBackend(Backend):
 def mm_process_config(min_pixels: int, max_pixels: int) -> str:
     """The server's start-up setting that keeps it from resizing frames within these bounds."""
     return f'{{"image": {{"size": {{"shortest_edge": {min_pixels}, "longest_edge": {max_pixels}}}}}}}'
-
-

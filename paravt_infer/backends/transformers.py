@@ -70,7 +70,11 @@ class TransformersBackend(Backend):
         assert self._files is not None, "start() comes first"
         # Frames are given to the processor at their final size, so its own bounds do not matter here.
         return processor_sizing(
-            multiple=self._files.multiple, floor=1, ceiling=1 << 30, min_pixels=min_pixels, max_pixels=max_pixels
+            multiple=self._files.multiple,
+            floor=1,
+            ceiling=1 << 30,
+            min_pixels=min_pixels,
+            max_pixels=max_pixels,
         )
 
     def versions(self) -> dict[str, str]:

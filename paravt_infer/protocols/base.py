@@ -52,7 +52,11 @@ class Protocol(ABC):
     ) -> list[Message]:
         """The conversation's start: system prompt, overview, question."""
         system = [Message(role="system", parts=[self.system_prompt])] if self.system_prompt else []
-        parts: list[str | Frame] = [*self.timed(frames), self.subtitle_text(subtitles), self.question_text(question)]
+        parts: list[str | Frame] = [
+            *self.timed(frames),
+            self.subtitle_text(subtitles),
+            self.question_text(question),
+        ]
         return [*system, Message(role="user", parts=[part for part in parts if part])]
 
     def timed(self, frames: Sequence[Frame]) -> list[str | Frame]:
@@ -83,7 +87,12 @@ class Protocol(ABC):
 
     def ask_answer(self, question: Question) -> list[Message]:
         """The turn that asks for the answer when no more calls may be made."""
-        return [Message(role="user", parts=["No more tool calls are possible. Answer now, inside <answer>...</answer>."])]
+        return [
+            Message(
+                role="user",
+                parts=["No more tool calls are possible. Answer now, inside <answer>...</answer>."],
+            )
+        ]
 
     def look(
         self,
@@ -115,7 +124,7 @@ class Protocol(ABC):
 
     def summary(self, text: str) -> str:
         """A sub-agent's words without its thoughts."""
-        thought, closed, after = text.rpartition("</think>")
+        _, closed, after = text.rpartition("</think>")
         said = after if closed else text.removeprefix("<think>")
         return said.strip()
 

@@ -47,12 +47,17 @@ def _with_repair(call: ParsedCall, repair: Fault) -> ParsedCall:
     if call.fault in (Fault.BAD_JSON, Fault.BAD_PYTHON):
         tag = call.syntax
         return ParsedCall(
-            raw=call.raw, syntax=call.syntax, fault=repair, message=f"the block has no </{tag}> and is cut; {_FORM}"
+            raw=call.raw,
+            syntax=call.syntax,
+            fault=repair,
+            message=f"the block has no </{tag}> and is cut; {_FORM}",
         )
     return ParsedCall(**{**call.__dict__, "repairs": (repair, *call.repairs)})
 
 
-_FORM = 'write one object {"name": "crop_video", "arguments": {"video_path": "...", "start_time": 1.0, "end_time": 2.0}}'
+_FORM = (
+    'write one object {"name": "crop_video", "arguments": {"video_path": "...", "start_time": 1.0, "end_time": 2.0}}'
+)
 
 
 def _json_call(body: str, raw: str) -> list[ParsedCall]:
@@ -105,7 +110,14 @@ def _embedded_objects(text: str) -> list[Any]:
 
 
 def _kind(value: Any) -> str:
-    kinds = {list: "array", str: "string", bool: "boolean", int: "number", float: "number", type(None): "null"}
+    kinds = {
+        list: "array",
+        str: "string",
+        bool: "boolean",
+        int: "number",
+        float: "number",
+        type(None): "null",
+    }
     return kinds.get(type(value), "value")
 
 

@@ -26,7 +26,10 @@ class CropVideo(Tool):
                     "type": "object",
                     "properties": {
                         "video_path": {"type": "string", "description": "The video; there is only one."},
-                        "start_time": {"type": "number", "description": f"Where the window starts, {second}."},
+                        "start_time": {
+                            "type": "number",
+                            "description": f"Where the window starts, {second}.",
+                        },
                         "end_time": {"type": "number", "description": f"Where the window ends, {second}."},
                     },
                     "required": ["video_path", "start_time", "end_time"],
@@ -43,9 +46,7 @@ class CropVideo(Tool):
             start, end = (parse_time(value) for value in values.values())
         except ValueError:
             wrong = next(f"{name}={value!r}" for name, value in values.items() if not _readable(value))
-            raise CallFault(
-                Fault.BAD_TIME, f"{wrong[:80]} is not a time; write seconds, MM:SS or HH:MM:SS"
-            ) from None
+            raise CallFault(Fault.BAD_TIME, f"{wrong[:80]} is not a time; write seconds, MM:SS or HH:MM:SS") from None
         asked = f"{_shown(start)} to {_shown(end)}"
         if not (math.isfinite(start) and math.isfinite(end)):
             raise CallFault(Fault.NOT_FINITE, f"the window {asked} is not finite; give times inside the video")
@@ -53,7 +54,8 @@ class CropVideo(Tool):
             raise CallFault(Fault.NEGATIVE_TIME, f"the window {asked} has a time below 0; the video starts at 0")
         if start >= end:
             raise CallFault(
-                Fault.START_NOT_BEFORE_END, f"the window {asked} does not start before it ends; swap or widen it"
+                Fault.START_NOT_BEFORE_END,
+                f"the window {asked} does not start before it ends; swap or widen it",
             )
         if start >= duration:
             raise CallFault(

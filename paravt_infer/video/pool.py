@@ -103,7 +103,10 @@ class DecodePool:
             if self._closed:
                 return False, f"{path}: decoding was stopped"
             if isinstance(error, TimeoutError):
-                return False, f"{path}: decoding took over {self.deadline:g} s and was stopped; try another reader"
+                return (
+                    False,
+                    f"{path}: decoding took over {self.deadline:g} s and was stopped; try another reader",
+                )
             return False, f"{path}: the decoder crashed on it; try another copy or reader"
         finally:
             self._idle.put(worker)

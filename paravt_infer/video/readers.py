@@ -174,9 +174,7 @@ class PyAVReader:
                 continue  # the sweep has a second look
         return found
 
-    def _sweep(
-        self, container: Any, wanted: set[int], index: VideoIndex, size: tuple[int, int]
-    ) -> dict[int, Picture]:
+    def _sweep(self, container: Any, wanted: set[int], index: VideoIndex, size: tuple[int, int]) -> dict[int, Picture]:
         found: dict[int, Picture] = {}
         stream = container.streams.video[0]
         for packet in container.demux(stream):
@@ -240,21 +238,21 @@ class TorchcodecReader:
                 "the torchcodec reader cannot start: pip install 'paravt-infer[torchcodec]' and FFmpeg's libraries"
             ) from None
         try:
-            decoder = VideoDecoder(
-                index.info.path, dimension_order="NHWC", num_ffmpeg_threads=2, seek_mode="exact"
-            )
+            decoder = VideoDecoder(index.info.path, dimension_order="NHWC", num_ffmpeg_threads=2, seek_mode="exact")
             pictures = decoder.get_frames_at([int(n) for n in numbers]).data.numpy()
         except (RuntimeError, ValueError, IndexError) as error:
             line = str(error).strip().splitlines()[0][:200]
-            raise VideoError(
-                f"{index.info.path}: torchcodec cannot read it ({line}); use the pyav reader"
-            ) from None
+            raise VideoError(f"{index.info.path}: torchcodec cannot read it ({line}); use the pyav reader") from None
         # Newer versions turn the picture themselves; a picture in display shape needs no more turning.
         turned = pictures.shape[1:3] == (index.info.height, index.info.width)
         return _resized(list(pictures), 0 if turned else index.info.rotation, size)
 
 
-READERS: dict[str, type[Reader]] = {"pyav": PyAVReader, "decord": DecordReader, "torchcodec": TorchcodecReader}
+READERS: dict[str, type[Reader]] = {
+    "pyav": PyAVReader,
+    "decord": DecordReader,
+    "torchcodec": TorchcodecReader,
+}
 DEFAULT_READER = "pyav"
 
 

@@ -54,12 +54,12 @@ class VideoStore:
 
     async def _index(self, path: str) -> VideoIndex:
         return await self._shared(
-            _identity(path), lambda: self.pool.index(path), lambda index: index.pts.nbytes + index.times.nbytes
+            _identity(path),
+            lambda: self.pool.index(path),
+            lambda index: index.pts.nbytes + index.times.nbytes,
         )
 
-    async def _shared(
-        self, key: Hashable, make: Callable[[], Coroutine[Any, Any, T]], weigh: Callable[[T], int]
-    ) -> T:
+    async def _shared(self, key: Hashable, make: Callable[[], Coroutine[Any, Any, T]], weigh: Callable[[T], int]) -> T:
         if key in self._cache:
             self._cache.move_to_end(key)
             return self._cache[key][1]  # type: ignore[no-any-return]

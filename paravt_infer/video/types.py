@@ -78,4 +78,4 @@ class Frame:
     @cached_property
     def digest(self) -> str:
         """Twelve hex digits that name the pixels, for the record."""
-        return hashlib.sha256(np.ascontiguousarray(self.pixels)).hexdigest()[:12]
+        return hashlib.sha256(self.pixels.tobytes()).hexdigest()[:12]

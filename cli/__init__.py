@@ -1,0 +1,1 @@
+"""The `paravt` command, one file a sub-command."""

@@ -1,0 +1,164 @@
+"""How a rollout looks on a terminal, running or saved: the timeline, the windows, the evidence, the answer."""
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from paravt_infer.rollout import Evidence, Rollout, Turn
+from paravt_infer.times import format_time
+
+COLOURS = ("cyan", "magenta", "yellow", "green", "blue")
+STATES = {"waiting": "waits", "decoding": "reads frames", "looking": "looks", "ok": "done", "error": "error"}
+_LABEL, _SIDE = 10, 34
+
+
+def draw(rollout: Rollout, *, width: int) -> RenderableType:
+    """The whole picture of a rollout, for a terminal of `width` columns."""
+    parts: list[RenderableType] = [_head(rollout), Text()]
+    if rollout.video is not None:
+        parts.append(_timeline(rollout, max(20, width - _LABEL - _SIDE - 4)))
+    if any(call.text for call in rollout.evidence):
+        parts += [Text(), _evidence(rollout)]
+    parts += [Text(), _outcome(rollout)]
+    return Group(*parts)
+
+
+def _head(rollout: Rollout) -> RenderableType:
+    lines = Text()
+    lines.append(rollout.question.text, style="bold")
+    for letter, option in rollout.question.options.items():
+        lines.append(f"\n  {letter}. {option}", style="bold" if rollout.answer == letter else "")
+    video = rollout.video
+    where = f"\n{rollout.question.video}"
+    if video is not None:
+        where += f"  {format_time(video.duration)}, {video.width}x{video.height}, {video.fps:.3g} fps"
+    return lines.append(where, style="dim")
+
+
+def _timeline(rollout: Rollout, width: int) -> RenderableType:
+    """The video as a bar: a row for the overview's frames, and one for each window asked for."""
+    assert rollout.video is not None
+    duration = max(rollout.video.duration, 1e-6)
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(width=_LABEL, no_wrap=True)
+    grid.add_column(width=width, no_wrap=True)
+    grid.add_column(width=_SIDE, no_wrap=True, overflow="ellipsis")
+
+    def column(seconds: float) -> int:
+        return min(width - 1, max(0, int(seconds / duration * width)))
+
+    ticks = ["─"] * width
+    for frame in rollout.overview:
+        ticks[column(frame.time)] = "┴"
+    count = len(rollout.overview)
+    looked = f"{count} frames" if count else "reading"
+    grid.add_row("overview", Text("".join(ticks), style="dim"), Text(looked, style="dim"))
+    for number, call in enumerate(rollout.evidence):
+        colour = COLOURS[number % len(COLOURS)]
+        bar = Text(" " * width)
+        span = call.used or call.asked
+        if span and call.status != "error":
+            first, last = column(span[0]), column(max(span[0], span[1] - 1e-6))
+            fill = "█" if call.status == "ok" else "▒"
+            bar = Text(" " * first + fill * (last - first + 1) + " " * (width - last - 1), style=colour)
+        elif span and all(0 <= second < 1e9 for second in span):
+            bar = Text(" " * column(min(span)) + "✗", style="red")
+        grid.add_row(Text(f"call {number + 1}", style=colour), bar, _state(call))
+    grid.add_row("", Text(format_time(0) + format_time(duration).rjust(width - 5), style="dim"), "")
+    return grid
+
+
+def _state(call: Evidence) -> Text:
+    if call.status == "error":
+        return Text(f"{call.fault}", style="red")
+    span = f"{format_time(call.used[0])} - {format_time(call.used[1])}" if call.used else ""
+    clamped = " (clamped)" if call.clamped else ""
+    seconds = f", {call.seconds:.1f} s" if call.status == "ok" else ""
+    return Text(f"{span}{clamped}  {STATES[call.status]}{seconds}", style="" if call.status == "ok" else "italic")
+
+
+def _evidence(rollout: Rollout) -> RenderableType:
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(width=_LABEL, no_wrap=True)
+    grid.add_column(overflow="fold")
+    for number, call in enumerate(rollout.evidence):
+        if call.text:
+            style = "red" if call.status == "error" else ""
+            text = " ".join(_printable(call.text).split())
+            label = Text(f"call {number + 1}", style=COLOURS[number % len(COLOURS)])
+            grid.add_row(label, Text(text[:600] + " ..." * (len(text) > 600), style=style))
+    return grid
+
+
+def _outcome(rollout: Rollout) -> RenderableType:
+    if rollout.status == "running":
+        return Text(doing(rollout), style="italic dim")
+    if rollout.status in ("failed", "cancelled"):
+        return Panel(Text(rollout.error or "stopped"), title=rollout.status, border_style="red", title_align="left")
+    usage = rollout.usage
+    foot = (
+        f"{len(rollout.turns)} turns, {usage.calls_ok} of {usage.calls} calls ran, {usage.prompt_tokens:,} tokens in "
+        f"({usage.visual_tokens:,} visual), {usage.output_tokens:,} out, {usage.seconds:.1f} s"
+    )
+    if rollout.answer is None:
+        said = rollout.turns[-1].response if rollout.turns else ""
+        body = Text("no answer could be read").append(f"\nlast words: {_printable(said)[-200:].strip()}", style="dim")
+        return Panel(body, title="no answer", subtitle=foot, border_style="yellow", title_align="left")
+    option = rollout.question.options.get(rollout.answer)
+    body = Text(f"{rollout.answer}. {option}" if option else _printable(rollout.answer), style="bold")
+    if rollout.supporting:
+        spans = (f"{format_time(e.used[0])} - {format_time(e.used[1])}" for e in rollout.supporting if e.used)
+        body.append("\nrests on " + ", ".join(spans), style="not bold dim")
+    else:
+        body.append("\nrests on the overview alone", style="not bold dim")
+    return Panel(body, title="answer", subtitle=foot, border_style="green", title_align="left")
+
+
+def doing(rollout: Rollout) -> str:
+    """What a running episode is busy with, in a few words."""
+    if not rollout.overview:
+        return "reading the video ..."
+    if not rollout.turns:
+        return "preparing ..."
+    turn = rollout.turns[-1]
+    if not turn.calls:
+        return f"turn {len(rollout.turns)}: the main agent {'answers' if turn.kind == 'final' else 'thinks'} ..."
+    done = sum(rollout.evidence[call].status in ("ok", "error") for call in turn.calls)
+    return f"turn {len(rollout.turns)}: sub-agents look, {done} of {len(turn.calls)} done ..."
+
+
+def listing(rollouts: Sequence[Rollout]) -> RenderableType:
+    """A table of several rollouts."""
+    table = Table("", "id", "status", "answer", "calls", "s", "question", box=None)
+    for number, rollout in enumerate(rollouts, 1):
+        calls = f"{rollout.usage.calls_ok}/{rollout.usage.calls}"
+        answer = _printable(rollout.answer or rollout.error or "-")[:40]
+        seconds = f"{rollout.usage.seconds:.1f}"
+        name = rollout.question.id or rollout.id
+        table.add_row(str(number), name, rollout.status, answer, calls, seconds, rollout.question.text[:60])
+    return table
+
+
+def transcript(rollout: Rollout) -> RenderableType:
+    """Every turn's text, prefix included."""
+    return Group(*(_turn(number, turn) for number, turn in enumerate(rollout.turns, 1)))
+
+
+def _turn(number: int, turn: Turn) -> RenderableType:
+    cached = f", {turn.cached_tokens:,} from cache" if turn.cached_tokens is not None else ""
+    title = (
+        f"turn {number} ({turn.kind}), {turn.prompt_tokens:,} tokens in{cached}, {turn.seconds:.1f} s, {turn.finish}"
+    )
+    return Padding(
+        Panel(Text(_printable(turn.response)), title=title, title_align="left", border_style="dim"),
+        (1, 0, 0, 0),
+    )
+
+
+def _printable(text: str) -> str:
+    """Text without control characters: a model's words must not move the cursor."""
+    return "".join(c for c in text if c in "\n\t" or c.isprintable())
