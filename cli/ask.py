@@ -44,6 +44,7 @@ def ask(
         str, typer.Option(help="With --batch: where the rollouts go (.parquet, .jsonl).", show_default=False)
     ] = "",
     concurrency: Annotated[int, typer.Option(help="With --batch: questions under way at once.")] = 8,
+    reader: Annotated[str, typer.Option(help="What decodes videos: pyav, decord or torchcodec.")] = "pyav",
     rehearse: Annotated[
         bool, typer.Option(help="Show the mechanics with a random model that is held to the protocol's form.")
     ] = False,
@@ -71,6 +72,7 @@ def ask(
         model=model or None,
         servers=server or [],
         device=device or None,
+        reader=reader,
         rehearse=rehearse,
     )
     if batch:

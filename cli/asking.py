@@ -28,6 +28,9 @@ from paravt_infer.errors import BackendError, SettingsError
 from paravt_infer.questions import Question
 from paravt_infer.rollout import Rollout, to_json
 from paravt_infer.settings import Settings
+from paravt_infer.video.pool import DecodePool
+from paravt_infer.video.readers import get_reader
+from paravt_infer.video.store import VideoStore
 
 NO_MODEL = """\
 no model was named: name a folder or hub id with --model (such as ParaVT/ParaVT-8B), or a server with --server;
@@ -49,6 +52,7 @@ class Asking:
         model: str | None,
         servers: Sequence[str],
         device: str | None,
+        reader: str,
         rehearse: bool,
     ):
         if not model and not servers and not rehearse:
@@ -59,6 +63,8 @@ class Asking:
             values = {**values, "system_prompt": _text(system_prompt)}
         self.settings = Settings.make(**values)
         self.rehearse = rehearse
+        get_reader(reader)  # a wrong name is told before anything is loaded
+        self.reader = reader
         self.device = device
         self.model, self.servers, self.backend = model, list(servers), backend
         self.out, self.err = Console(), Console(stderr=True)
@@ -164,7 +170,7 @@ class Asking:
                 device=self.device,
                 say=say,
             )
-            engine = Engine(backend, self.settings)
+            engine = Engine(backend, self.settings, store=VideoStore(DecodePool(reader=self.reader)))
             await engine.__aenter__()
         try:
             yield engine

@@ -8,6 +8,7 @@ def doctor() -> None:
     from importlib.util import find_spec
 
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     console = Console()
@@ -31,7 +32,7 @@ def doctor() -> None:
         f"in this process, on {'the GPU' if gpu else 'the CPU (slow for real models)'}",
     )
     starts = bool(find_spec("sglang") and gpu)
-    lacking = [] if find_spec("sglang") else ["pip install 'paravt-infer[sglang]'"]
+    lacking = [] if find_spec("sglang") else [escape("pip install 'paravt-infer[sglang]'")]
     lacking += [] if gpu else ["a CUDA GPU"]
     backends.add_row("sglang", _mark(True), "any running server: --server URL")
     backends.add_row(
@@ -46,7 +47,7 @@ def doctor() -> None:
         readers.add_row(
             name,
             _mark(bool(find_spec(name))),
-            "" if find_spec(name) else f"pip install 'paravt-infer[{name}]'",
+            "" if find_spec(name) else escape(f"pip install 'paravt-infer[{name}]'"),
         )
     console.print(readers)
     if not here or not find_spec("av"):

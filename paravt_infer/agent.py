@@ -111,38 +111,34 @@ class Engine:
         """
         if concurrency < 1:
             raise SettingsError(f"concurrency must be at least 1, not {concurrency}")
-        source = iter(questions)
-        running: list[asyncio.Task[Rollout]] = []
+        source = enumerate(questions)
+        running: dict[int, asyncio.Task[Rollout]] = {}
+        finished: asyncio.Queue[int] = asyncio.Queue()
+        waiting: set[int] = set()
 
         def refill() -> None:
-            while sum(not task.done() for task in running) < concurrency:
-                question = next(source, None)
+            while len(running) - len(waiting) < concurrency:
+                number, question = next(source, (-1, None))
                 if question is None:
                     return
-                running.append(asyncio.create_task(self.ask(question, settings=settings)))
+                running[number] = asyncio.create_task(self.ask(question, settings=settings))
+                running[number].add_done_callback(lambda _, number=number: finished.put_nowait(number))
 
         try:
             refill()
+            due = 0  # the number of the next record, where they are wanted in order
             while running:
-                if ordered and running[0].done():
-                    finished = [running[0]]
-                elif ordered:
-                    await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-                    finished = [running[0]] if running[0].done() else []
-                    if not finished and all(task.done() for task in running[1:]):
-                        await asyncio.wait(running[:1])
-                else:
-                    done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-                    finished = [task for task in running if task in done]
+                waiting.add(await finished.get())
                 refill()
-                for task in finished:
-                    running.remove(task)
-                    yield task.result()
-                refill()
+                while ready := waiting & ({due} if ordered else waiting):
+                    number = ready.pop()
+                    waiting.remove(number)
+                    due += 1
+                    yield running.pop(number).result()
         finally:
-            for task in running:
+            for task in running.values():
                 task.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
+            await asyncio.gather(*running.values(), return_exceptions=True)
 
     def _episode(self, question: Question, settings: Settings, on_change: OnChange) -> "_Episode":
         protocol = get_protocol(settings.protocol, system_prompt=settings.system_prompt)
@@ -198,6 +194,7 @@ class _Episode:
                 context_limit=self.backend.context_limit,
                 servers=self.backend.servers,
             ),
+            reader=engine.store.pool.reader,
             versions=engine._versions,
             started_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         )
@@ -210,15 +207,13 @@ class _Episode:
         return time.monotonic() - self.began
 
     async def run(self) -> Rollout:
-        """The whole episode. Its failures are in the record; only cancellation and faulty settings come out."""
+        """The whole episode. Its failures are in the record; only cancellation comes out."""
         rollout = self.rollout
         try:
             await self._answer(await self._open())
             rollout.status = "answered" if rollout.answer is not None else "no_answer"
         except asyncio.CancelledError:
             rollout.status = "cancelled"
-            raise
-        except SettingsError:
             raise
         except ParavtError as error:
             rollout.status, rollout.error = "failed", str(error)

@@ -7,7 +7,7 @@ from typing import Literal
 
 Source = Literal["answer_block", "after_think", "last_line"]
 
-_BLOCK = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
+_BLOCK = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.DOTALL | re.IGNORECASE)
 _OPEN = re.compile(r"<answer>((?:(?!<answer>).)*)\Z", re.DOTALL | re.IGNORECASE)
 _CALLS = re.compile(
     r"<(tool_call|tool_code|tool_response)>.*?(?:</\1>|\Z)",
@@ -34,16 +34,16 @@ def read_answer(response: str) -> Reading | None:
     Reading(text='B', source='answer_block')
     """
     _, closed, after = response.rpartition("</think>")
-    text = _CALLS.sub("", response)
-    blocks = _BLOCK.findall(_CALLS.sub("", after) if closed else text) or _BLOCK.findall(text)
-    left_open = _OPEN.search(text)
+    text, after = _CALLS.sub("", response), _CALLS.sub("", after)
+    blocks = _BLOCK.findall(after) or _BLOCK.findall(text)
+    left_open = _OPEN.search(after)
     if left_open and "</answer>" not in left_open.group(1).lower():
         blocks.append(left_open.group(1))
     if blocks:
         said = _plain(blocks[-1])
         return Reading(said, "answer_block") if said else None
     if closed:
-        said = _plain(_CALLS.sub("", after))
+        said = _plain(after)
         if said:
             return Reading(said, "after_think")
     lines = [line for line in map(_plain, text.splitlines()) if line]
@@ -54,68 +54,75 @@ def _plain(text: str) -> str:
     return _TAG.sub("", text).strip()
 
 
-_NEGATION = re.compile(
-    r"(?:\bnot|\bnever|n't|\bneither|\bnor|\brather than|\binstead of|\bwrong|\bexcept)\W*(?:\w+\W+){0,2}$",
-    re.I,
-)
-_STATED = re.compile(
-    r"\b(?:final answer|correct answer|right answer|best answer|answer|option|choice)\b"
-    r"(?:\s+(?:would be|must be|should be|is|was|be)|\s*[:=])?\s*(?:option|choice|letter)?\s*"
-    r"[:=]?\s*[\"'(\[{*_]*([A-Za-z])(?![A-Za-z'’])",
+_SAME_PHRASE = r"[^\w.,;:!?\n]+"
+_DENIED_BEFORE = re.compile(
+    r"(?:\bnot|\bnever|n't|\bneither|\bnor|\brather than|\binstead of|\bwrong|\bexcept)"
+    rf"{_SAME_PHRASE}(?:(?!(?:but|so|then|thus|hence|therefore)\b)\w+{_SAME_PHRASE}){{0,2}}$",
     re.IGNORECASE,
 )
+_DENIED_AFTER = re.compile(
+    r"[\"')\]}*_]*\s+(?:cannot\b|(?:is|was|seems|does|can|could|would)(?:n't|\s+(?:not|wrong|incorrect|false)\b))",
+    re.IGNORECASE,
+)
+_NO_NOUN = r"\s+(?!(?:is|because|since|as|and|or|but)\b)"
+_ARTICLE, _PRONOUN = re.compile(_NO_NOUN + "[a-z]"), re.compile(_NO_NOUN + "[a-z]", re.IGNORECASE)
+
+_LETTER = r"[\s\"'(\[{*_:=]*([A-Za-z])(?![A-Za-z0-9'])"
+_STATED = re.compile(
+    r"\banswer\b[\s*_]*(?:(?:would|must|should|could)\s+be\b|(?:is|was|be)\b|[:=])"
+    rf"[\s*_:]*(?:(?:the\s+)?(?:option|choice|letter)\b)?{_LETTER}",
+    re.IGNORECASE,
+)
+_MENTIONED = re.compile(rf"\b(?:answer|option|choice|letter)\b{_LETTER}", re.IGNORECASE)
 _ENCLOSED = re.compile(r"[(\[]\s*([A-Za-z])\s*[)\]]")
-_LEADING = re.compile(r"([A-Za-z])\s*(?:[.:)\]]|$)")
-_ALONE = re.compile(r"(?<![A-Za-z'’])([A-Z])(?![A-Za-z'’])")
+_LEADING = re.compile(r"([A-Za-z])[^\S\n]*(?:\n|$|[*\"`)\]}]|[.:](?!\s*[a-z]\.))")  # not "e.g. this"
+_ALONE = re.compile(r"(?<![A-Za-z0-9'])(?<![A-Z]\.)([A-Z])(?![A-Za-z0-9'+#]|-[A-Za-z])")
 _BOXED = re.compile(r"\\boxed\s*\{\s*(?:\\text\s*\{)?\s*([^{}]*?)\s*\}+")
 
 
 def read_choice(text: str, options: Mapping[str, str]) -> str | None:
     """The option that an answer's text commits to, as its letter; None where it commits to none.
 
-    Asked in this order: the text is a letter; it begins with one; it states one ("the answer is b"), the last
-    statement counting; it is, or names just one, option's text; a letter in brackets; a capital alone.
-    A letter after a negation ("not (A)") is none.
+    Asked in this order: the text is a letter, or an option's text; it states one ("the answer is b"), the last
+    statement counting; it begins with one ("B. blue"); it mentions one ("option b"); it holds just one option's
+    text; a letter in brackets; a capital alone. A letter that is denied ("not (A)", "A is wrong") is none, and
+    neither is an article or a pronoun.
 
     >>> read_choice("A man walks, so the answer is C", {"A": "no", "B": "yes", "C": "maybe"})
     'C'
     """
     boxed = _BOXED.findall(text)
-    text = (boxed[-1] if boxed else text).strip()
+    text = (boxed[-1] if boxed else text).strip().replace("’", "'")
     bare = text.strip(" \t\n\"'`*_()[]{}.,:;!$")
     letters = {letter.upper() for letter in options}
     if len(bare) == 1 and bare.upper() in letters:
         return bare.upper()
-    by_text = {_normal(option): letter.upper() for letter, option in options.items()}
-    if _normal(text) in by_text and list(map(_normal, options.values())).count(_normal(text)) == 1:
-        return by_text[_normal(text)]
-    opening = text.lstrip(" \t\n\"'`*_([{")
-    leading = _LEADING.match(opening)
+    said = [letter.upper() for letter, option in options.items() if _normal(option) == _normal(text) != ""]
+    if len(said) == 1:
+        return said[0]
+    if stated := _last(_STATED, text, letters):
+        return stated
+    leading = _LEADING.match(text.lstrip(" \t\n\"'`*_([{"))
     if leading and leading.group(1).upper() in letters:
         return leading.group(1).upper()
-    for pattern in (_STATED,):
-        stated = _last(pattern, text, letters, need_capital_a=True)
-        if stated:
-            return stated
-    named = _named_option(text, options)
-    if named:
-        return named
-    for pattern in (_ENCLOSED, _ALONE):
-        found = _last(pattern, text, letters, need_capital_a=pattern is _ALONE)
-        if found:
-            return found
-    return None
+    return (
+        _last(_MENTIONED, text, letters)
+        or _named_option(text, options)
+        or _last(_ENCLOSED, text, letters)
+        or _last(_ALONE, text, letters)
+    )
 
 
-def _last(pattern: re.Pattern[str], text: str, letters: set[str], *, need_capital_a: bool) -> str | None:
-    """The last letter that `pattern` finds and nothing before it denies."""
+def _last(pattern: re.Pattern[str], text: str, letters: set[str]) -> str | None:
+    """The last letter that `pattern` finds, is no word of its own, and is not denied."""
     found = None
     for match in pattern.finditer(text):
-        letter, start = match.group(1), match.start(1)
-        if letter.upper() not in letters or _NEGATION.search(text[:start].rstrip(" ([*_\"'")):
+        letter, start, end = match.group(1), match.start(1), match.end(1)
+        word = _PRONOUN if letter in "iI" else _ARTICLE if letter in "aA" else None
+        if letter.upper() not in letters or (word and word.match(text, end)):
             continue
-        if need_capital_a and letter in "aAI" and re.match(r"\s+[a-z]", text[match.end(1) :]):
-            continue  # an article or a pronoun: "the answer is a man", "I see"
+        if _DENIED_BEFORE.search(text[max(0, start - 60) : start]) or _DENIED_AFTER.match(text, end):
+            continue
         found = letter.upper()
     return found
 
@@ -126,8 +133,8 @@ def _named_option(text: str, options: Mapping[str, str]) -> str | None:
     hits: list[tuple[int, int, str]] = []
     for letter, option in options.items():
         wanted = _normal(option)
-        for match in re.finditer(rf"(?<!\w){re.escape(wanted)}(?!\w)", said) if wanted else ():
-            if not _NEGATION.search(said[: match.start()].rstrip()):
+        for match in re.finditer(rf"(?<!\w)(?<!\d\.){re.escape(wanted)}(?!\w|\.\d)", said) if wanted else ():
+            if not _DENIED_BEFORE.search(said[: match.start()]):
                 hits.append((match.start(), match.end(), letter.upper()))
     outer = {
         letter

@@ -10,7 +10,7 @@ def predicted_sequential(calls: int, *, visual: float = VISUAL) -> float:
     """T_seq(K) = K (visual + 300) + K (K + 1) / 2 * 50 tokens, K calls one after another.
 
     >>> predicted_sequential(3)
-    49200
+    49200.0
     """
     return calls * (visual + SYSTEM) + calls * (calls + 1) / 2 * HISTORY
 

@@ -45,6 +45,10 @@ def load_model_files(model: str) -> ModelFiles:
     if image_token_id is None or not patch or not merge:
         kind = getattr(config, "model_type", "unknown")
         raise ModelError(f"{model}: not a vision-language model of Qwen-VL's kind (its type is {kind}); name one")
+    if (
+        tokenizer.convert_ids_to_tokens(image_token_id) is None
+    ):  # transformers makes an empty one where files are missing
+        raise ModelError(f"{model}: its tokenizer has no token for a frame; are all its tokenizer files there?")
     media = [
         getattr(config, f"{name}_token_id", None) for name in ("image", "video", "vision_start", "vision_end", "vision")
     ]
@@ -88,7 +92,7 @@ def _reason(model: str, local: bool, error: Exception) -> str:
     if isinstance(error, MemoryError) or "out of memory" in text.lower() or "can't allocate memory" in text.lower():
         return f"{model}: not enough memory to load it; use a smaller model, a GPU with more, or --server"
     if local:
-        return f"{model}: not a model folder that transformers can load ({str(error).strip().splitlines()[0][:200]})"
+        return f"{model}: not a model folder that transformers can load ({_first_line(error)})"
     if "GatedRepo" in text or "401" in text:
         return f"{model}: the hub has no such model, or it is not yours to read; check the name, or `hf auth login`"
     if "RepositoryNotFound" in text or "404" in text:
@@ -96,15 +100,20 @@ def _reason(model: str, local: bool, error: Exception) -> str:
     return f"{model}: not in the local cache, and the model hub cannot be reached; name a folder, or check the network"
 
 
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0][:200] if lines else type(error).__name__
+
+
 def _legacy_template(model: str) -> str:
     """Older checkpoints keep the template in a file of the processor's."""
     file = Path(model) / "chat_template.json"
-    if not file.is_file():
+    if not Path(model).is_dir():
         with contextlib.suppress(Exception):
             from huggingface_hub import hf_hub_download
 
             file = Path(hf_hub_download(model, "chat_template.json"))
     try:
         return str(json.loads(file.read_text())["chat_template"])
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):
         raise ModelError(f"{model}: has no chat template; name an instruction-tuned model") from None

@@ -1,7 +1,7 @@
 """A question about a video, and where its subtitles come from."""
 
 import string
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -38,6 +38,8 @@ class Question(BaseModel):
             options = values.get("options")
             if isinstance(options, Sequence) and not isinstance(options, str):
                 values = {**values, "options": letter_options(options)}
+            elif isinstance(options, Mapping):
+                values = {**values, "options": _checked_letters(options)}
             if values.get("options"):
                 values = {**values, "kind": "choice"}
         return values
@@ -48,7 +50,7 @@ class Question(BaseModel):
         try:
             return cls(**values)
         except ValidationError as error:
-            raise SettingsError(first_fault(error, "question")) from None
+            raise SettingsError(first_fault(error, "question", known=cls.model_fields)) from None
 
 
 def letter_options(options: Iterable[str]) -> dict[str, str]:
@@ -74,6 +76,19 @@ def letter_options(options: Iterable[str]) -> dict[str, str]:
         if not text.strip():
             raise SettingsError(f"options: option {letter} is empty")
         lettered[letter] = text.strip()
+    return lettered
+
+
+def _checked_letters(options: Mapping[Any, Any]) -> dict[str, Any]:
+    """`options` with its keys as capitals; an answer can only name a letter."""
+    lettered: dict[str, Any] = {}
+    for key, text in options.items():
+        letter = str(key).upper()
+        if len(letter) != 1 or letter not in string.ascii_uppercase:
+            raise SettingsError(f"options: {str(key)!r} is not a letter from A to Z")
+        if letter in lettered:
+            raise SettingsError(f"options: letter {letter} is given twice")
+        lettered[letter] = text
     return lettered
 
 

@@ -3,12 +3,14 @@
 What happened is read from here, never guessed from text.
 """
 
+import contextlib
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import PydanticSerializationError
 
 from paravt_infer.errors import SettingsError
 from paravt_infer.questions import Question
@@ -188,6 +190,8 @@ class Rollout(_Record):
     overview_seconds: float = 0.0
     protocol: ProtocolFacts | None = None
     backend: BackendFacts = BackendFacts()
+    reader: str = ""
+    """What decoded the frames."""
     versions: dict[str, str] = {}
     id: str = ""
     started_at: str = ""
@@ -208,7 +212,19 @@ class Rollout(_Record):
 
 
 def to_json(rollout: Rollout, *, indent: int | None = None) -> str:
-    return rollout.model_dump_json(indent=indent)
+    try:
+        return rollout.model_dump_json(indent=indent)
+    except PydanticSerializationError:
+        return Rollout.model_validate(_utf8(rollout.model_dump())).model_dump_json(indent=indent)
+
+
+def _utf8(value: Any) -> Any:
+    """`value` with its texts as UTF-8 can hold them: a file's name or a server's JSON may have half a pair."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_utf8(key): _utf8(item) for key, item in value.items()}
+    return [_utf8(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def from_json(text: str | bytes, *, where: str = "rollout") -> Rollout:
@@ -223,8 +239,7 @@ _COLUMNS = ("id", "status", "answer", "error", "started_at")
 
 
 def _row(rollout: Rollout) -> dict[str, Any]:
-    plain = {name: getattr(rollout, name) for name in _COLUMNS}
-    return plain | {
+    row = {name: getattr(rollout, name) for name in _COLUMNS} | {
         "question_id": rollout.question.id,
         "video": rollout.question.video,
         "question": rollout.question.text,
@@ -236,6 +251,7 @@ def _row(rollout: Rollout) -> dict[str, Any]:
         # The whole record as one JSON string: nothing is lost to a column type, as in the paper's own data.
         "rollout": to_json(rollout),
     }
+    return {name: _utf8(value) for name, value in row.items()}
 
 
 def _schema() -> Any:
@@ -275,7 +291,10 @@ def save(rollouts: Rollout | Iterable[Rollout], path: str | Path) -> None:
             scratch.write_text("".join(to_json(rollout) + "\n" for rollout in many), encoding="utf-8")
         scratch.replace(path)
     except OSError as error:
-        raise SettingsError(f"{path}: cannot be written ({error.strerror}); name another place") from None
+        with contextlib.suppress(OSError):
+            scratch.unlink(missing_ok=True)
+        reason = error.strerror or type(error).__name__
+        raise SettingsError(f"{path}: cannot be written ({reason}); name another place") from None
 
 
 def load(path: str | Path) -> Iterator[Rollout]:
@@ -288,23 +307,35 @@ def load(path: str | Path) -> Iterator[Rollout]:
     if not path.is_file():
         raise SettingsError(f"{path}: no such file; check the path")
     if path.suffix == ".parquet":
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        try:
-            for batch in pq.ParquetFile(path).iter_batches(batch_size=64, columns=["rollout"]):
-                for text in batch.column("rollout").to_pylist():
-                    yield from_json(text, where=str(path))
-        except (pa.ArrowInvalid, KeyError) as error:
-            raise SettingsError(f"{path}: not a Parquet file of rollouts ({error})") from None
+        for number, text in enumerate(_parquet_texts(path), 1):
+            yield from_json(text, where=f"{path}, row {number}")
         return
-    text = path.read_text(encoding="utf-8")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: cannot be read as UTF-8 text ({error})") from None
     if path.suffix == ".jsonl":
         for number, line in enumerate(text.split("\n"), 1):
             if line.strip():
                 yield from_json(line, where=f"{path}, line {number}")
         return
     yield from_json(text, where=str(path))
+
+
+def _parquet_texts(path: Path) -> Iterator[str]:
+    """The column of whole records."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as file:
+            if "rollout" not in file.schema_arrow.names:
+                raise SettingsError(f"{path}: not a Parquet file of rollouts (it has no column rollout)")
+            for batch in file.iter_batches(batch_size=64, columns=["rollout"]):
+                yield from (str(text) for text in batch.column("rollout").to_pylist())
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise SettingsError(f"{path}: not a Parquet file of rollouts ({reason})") from None
 
 
 def as_dict(rollout: Rollout) -> dict[str, Any]:

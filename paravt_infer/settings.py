@@ -1,8 +1,11 @@
 """How an episode is run: every choice that can change its outcome, checked when it is made."""
 
+import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from paravt_infer.errors import SettingsError
 
@@ -10,7 +13,7 @@ from paravt_infer.errors import SettingsError
 class Settings(BaseModel):
     """The settings of an episode. Numbers are the paper's (section 4.1 and Table 4) unless a line says otherwise."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
     protocol: str = "paravt"
     """How the model is spoken to: a name in `paravt_infer.protocols`."""
@@ -63,6 +66,12 @@ class Settings(BaseModel):
     turn_regex: tuple[str | None, ...] = ()
     """A regular expression for the whole text of main turn 0, 1, ...: generation is held to it."""
 
+    @model_validator(mode="after")
+    def _bounds_in_order(self) -> "Settings":
+        if self.min_pixels > self.max_pixels:
+            raise ValueError(f"min_pixels ({self.min_pixels}) is above max_pixels ({self.max_pixels}); lower it")
+        return self
+
     @classmethod
     def make(cls, **values: Any) -> "Settings":
         """Settings from keyword values.
@@ -73,12 +82,35 @@ class Settings(BaseModel):
         try:
             return cls(**values)
         except ValidationError as error:
-            raise SettingsError(first_fault(error, "setting")) from None
+            raise SettingsError(first_fault(error, "setting", known=cls.model_fields)) from None
 
 
-def first_fault(error: ValidationError, what: str) -> str:
-    """The first complaint of a validation error as one line."""
+def first_fault(error: ValidationError, what: str, *, known: Iterable[str] = ()) -> str:
+    """The first complaint of a validation error as one line.
+
+    >>> try:
+    ...     Settings(frames=0)
+    ... except ValidationError as error:
+    ...     print(first_fault(error, "setting"))
+    setting frames: must be at least 1, not 0
+
+    Args:
+        what: what the fields are to the reader: setting, question, field.
+        known: the names there are, for one that there is not.
+    """
     fault = error.errors()[0]
-    name = ".".join(str(part) for part in fault["loc"])
-    given = f", not {fault['input']!r}" if fault["type"] not in ("missing", "extra_forbidden") else ""
-    return f"{what} {name}: {fault['msg'][0].lower()}{fault['msg'][1:]}{given}"
+    name, kind = ".".join(str(part) for part in fault["loc"]), fault["type"]
+    place = f"{what} {name}: " if name else ""
+    if kind == "missing":
+        return f"{place}is missing"
+    if kind == "extra_forbidden":
+        near = get_close_matches(name, list(known), n=1)
+        there = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}" if known else ""
+        return f"{place}there is none of this name{there}"
+    message = re.sub(r"^[A-Z][a-z]+ should ", "must ", fault["msg"])
+    message = re.sub(r", (?:unable|got) .*", "", message)
+    message = message.replace("greater than or equal to", "at least").replace("less than or equal to", "at most")
+    if kind == "json_invalid":  # its input is the whole text
+        return f"{place}{message}"
+    given = repr(fault["input"])
+    return f"{place}{message}, not {given if len(given) <= 80 else given[:80] + '...'}"

@@ -21,7 +21,8 @@ def parse_time(value: Any) -> float:
     (3723.5, 90.0, 7.0)
     """
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise ValueError(f"not a time: {value!r}")
+        # Not shown: the text of a deeply nested list or of a huge number cannot always be made.
+        raise ValueError(f"not a time: a {type(value).__name__}")
     if not isinstance(value, str):
         return _to_float(value)
     text = _UNIT.sub("", value.strip())
@@ -41,7 +42,7 @@ def _to_float(number: float) -> float:
     try:
         return float(number)
     except OverflowError:
-        return math.copysign(math.inf, number)
+        return math.inf if number > 0 else -math.inf
 
 
 def format_time(seconds: float) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from paravt_infer.chat import Chat, Message
-from paravt_infer.errors import ContextLimitError, SettingsError
+from paravt_infer.errors import ContextLimitError
 from paravt_infer.video.sampling import FrameSizing
 from paravt_infer.video.types import Frame
 
@@ -132,8 +132,6 @@ def processor_sizing(*, multiple: int, floor: int, ceiling: int, min_pixels: int
 
     A frame smaller than `floor` would be enlarged by the processor anyway, so the bounds move up to it.
     """
-    if min_pixels > max_pixels:
-        raise SettingsError(f"setting min_pixels: {min_pixels} is above max_pixels ({max_pixels})")
     low = min(max(min_pixels, floor), ceiling)
     return FrameSizing(multiple=multiple, min_pixels=low, max_pixels=max(low, min(max_pixels, ceiling)))
 

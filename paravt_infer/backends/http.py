@@ -18,11 +18,11 @@ def passing(error: BaseException) -> bool:
 
 
 def retrying(first_wait: float = 0.2) -> AsyncRetrying:
-    """Up to five attempts, waiting 0.2 s, then twice as long each time, with jitter; never for a 4xx."""
+    """Up to five attempts, waiting about 0.2 s and each time twice as long; never for a 4xx."""
     return AsyncRetrying(
         retry=retry_if_exception(passing),
         stop=stop_after_attempt(ATTEMPTS),
-        wait=wait_exponential_jitter(initial=first_wait, max=8, jitter=first_wait),
+        wait=wait_exponential_jitter(multiplier=first_wait, max=8, jitter=first_wait),
         reraise=True,
     )
 

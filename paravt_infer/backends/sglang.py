@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import contextlib
+import re
 from collections import Counter, OrderedDict
 from typing import Any
 
@@ -157,7 +158,9 @@ class SGLangBackend(Backend):
                 "temperature": sampling.temperature,
                 "top_p": sampling.top_p,
                 "top_k": sampling.top_k,
-                "stop": list(sampling.stop),
+                # As expressions: a stop text that is one token is only looked for in the last token, and
+                # the model may have spelt it in several.
+                "stop_regex": [re.escape(stop) for stop in sampling.stop],
                 "no_stop_trim": True,
                 "skip_special_tokens": False,
                 "spaces_between_special_tokens": False,

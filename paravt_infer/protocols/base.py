@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+
 from paravt_infer.answers import Reading, read_answer
 from paravt_infer.chat import Message
 from paravt_infer.questions import Question, Subtitle
@@ -132,13 +134,14 @@ class Protocol(ABC):
         """SHA-256 over everything this protocol says of a fixed example: it changes when a word does."""
         question = Question(video="v", text="Q?", options={"A": "a", "B": "b"})
         line = Subtitle(start=1, end=2, text="s")
-        span = (1.0, 5.0)
+        span, frames = (1.0, 5.0), [Frame(1.5, np.zeros((1, 1, 3), np.uint8))]
+        told = [Told(window=span, text="t", frames=frames), Told(window=None, text="e", ok=False)]
         said = [
-            *self.opening(question, [], 60.0, [line]),
+            *self.opening(question, frames, 60.0, [line]),
             *self.opening(question.model_copy(update={"kind": "grounding", "options": {}}), [], 60.0),
-            *self.feed_back([Told(window=span, text="t"), Told(window=None, text="e", ok=False)]),
+            *self.feed_back(told),
             *self.ask_answer(question),
-            *self.look(span, [], [line]),
+            *self.look(span, frames, [line]),
             *self.look(span, [], question=question),
         ]
         content = [(message.role, message.text) for message in said]

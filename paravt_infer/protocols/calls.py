@@ -7,22 +7,67 @@ Each block is read on its own, so that a broken one does not lose the others. Wh
 import ast
 import json
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from paravt_infer.tools import Fault, ParsedCall
 
-_THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL)
-_FORGED = re.compile(r"<tool_response>.*?(?:</tool_response>|\Z)", re.DOTALL)
-_BLOCK = re.compile(
-    # A block ends at its closing tag, at the next opening one, or with the text.
-    r"<(tool_call|tool_code)>(.*?)(</\1>|(?=<tool_call>|<tool_code>)|\Z)",
-    re.DOTALL,
-)
+_OPENING = re.compile(r"<(think|tool_response|tool_call|tool_code)>")
+_OBJECT = re.compile(r"\s*(?=\{)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Block:
+    """A block outside closed thoughts and self-written responses."""
+
+    kind: str
+    """Its tag: tool_call, tool_code or tool_response."""
+    body: str
+    raw: str
+    """With its tags."""
+    closed: bool
+
+
+def _blocks(text: str) -> Iterator[_Block]:
+    """The blocks of a response, in order. One ends at its closing tag, at the next opening one, or with the text.
+
+    What stands inside the strings of a JSON call is no tag.
+    """
+    at = 0
+    while opening := _OPENING.search(text, at):
+        kind, begin = opening.group(1), opening.end()
+        closing = f"</{kind}>"
+        if kind == "think":
+            end = text.find(closing, begin)
+            at = begin if end < 0 else end + len(closing)
+            continue
+        if kind == "tool_response":
+            end = text.find(closing, begin)
+            end = len(text) if end < 0 else end
+        else:
+            ends = re.compile(rf"{closing}|{_OPENING.pattern}")
+            found = ends.search(text, _json_end(text, begin) if kind == "tool_call" else begin)
+            end = found.start() if found else len(text)
+        closed = text.startswith(closing, end)
+        at = end + len(closing) * closed
+        yield _Block(kind=kind, body=text[begin:end], raw=text[opening.start() : at], closed=closed)
+
+
+def _json_end(text: str, begin: int) -> int:
+    """Where the JSON object that `text` holds from `begin` on ends; `begin` where it holds none."""
+    start = _OBJECT.match(text, begin)
+    if start is None:
+        return begin
+    try:
+        return json.JSONDecoder().raw_decode(text, start.end())[1]
+    except (ValueError, RecursionError):
+        return begin
 
 
 def has_forged_response(text: str) -> bool:
     """Whether the model wrote a tool response itself."""
-    return "<tool_response>" in _THOUGHT.sub("", text)
+    return any(block.kind == "tool_response" for block in _blocks(text))
 
 
 def parse_calls(text: str) -> list[ParsedCall]:
@@ -31,14 +76,12 @@ def parse_calls(text: str) -> list[ParsedCall]:
     >>> [call.name for call in parse_calls('<tool_call>{"name": "crop_video", "arguments": {}}</tool_call>')]
     ['crop_video']
     """
-    text = _FORGED.sub("", _THOUGHT.sub("", text))
     calls: list[ParsedCall] = []
-    for block in _BLOCK.finditer(text):
-        kind, body, closing = block.groups()
-        read = _json_call(body, block.group()) if kind == "tool_call" else _python_calls(body, block.group())
-        if not closing:
-            read = [_with_repair(call, Fault.UNCLOSED_BLOCK) for call in read]
-        calls += read
+    for block in _blocks(text):
+        if block.kind == "tool_response":
+            continue
+        read = _json_call(block.body, block.raw) if block.kind == "tool_call" else _python_calls(block.body, block.raw)
+        calls += read if block.closed else [_with_repair(call, Fault.UNCLOSED_BLOCK) for call in read]
     return calls
 
 

@@ -45,8 +45,9 @@ class CropVideo(Tool):
         try:
             start, end = (parse_time(value) for value in values.values())
         except ValueError:
-            wrong = next(f"{name}={value!r}" for name, value in values.items() if not _readable(value))
-            raise CallFault(Fault.BAD_TIME, f"{wrong[:80]} is not a time; write seconds, MM:SS or HH:MM:SS") from None
+            name, value = next(pair for pair in values.items() if not _readable(pair[1]))
+            wrong = f"{name}={value!r}"[:80] if isinstance(value, str) else f"{name}, a {type(value).__name__},"
+            raise CallFault(Fault.BAD_TIME, f"{wrong} is not a time; write seconds, MM:SS or HH:MM:SS") from None
         asked = f"{_shown(start)} to {_shown(end)}"
         if not (math.isfinite(start) and math.isfinite(end)):
             raise CallFault(Fault.NOT_FINITE, f"the window {asked} is not finite; give times inside the video")

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
@@ -28,11 +29,20 @@ class _Worker:
         self.connection = Connection(ours.detach())
 
     def call(self, seconds: float, function: str, arguments: tuple[Any, ...]) -> tuple[bool, Any]:
-        """The worker's answer, or TimeoutError / EOFError when there is none."""
-        self.connection.send((seconds, function, arguments))
-        if not self.connection.poll(seconds):
-            raise TimeoutError
-        return self.connection.recv()  # type: ignore[no-any-return]
+        """The worker's answer, or TimeoutError / EOFError / OSError when there is none."""
+        end = time.monotonic() + seconds
+        # Sending and receiving can wait as long as decoding can: a long index does not fit into the pipe.
+        late = threading.Timer(seconds, self.process.kill)
+        late.start()
+        try:
+            self.connection.send((seconds, function, arguments))
+            return self.connection.recv()  # type: ignore[no-any-return]
+        except (EOFError, OSError):
+            if time.monotonic() >= end:
+                raise TimeoutError from None
+            raise
+        finally:
+            late.cancel()
 
     def kill(self) -> None:
         self.process.kill()
@@ -85,6 +95,8 @@ class DecodePool:
         return result
 
     async def _run(self, function: str, arguments: tuple[Any, ...], path: str) -> Any:
+        if self._closed:
+            raise VideoError(f"{path}: decoding was stopped")
         loop = asyncio.get_running_loop()
         ok, result = await loop.run_in_executor(self._threads, self._call, function, arguments, path)
         if not ok:
@@ -94,6 +106,9 @@ class DecodePool:
     def _call(self, function: str, arguments: tuple[Any, ...], path: str) -> tuple[bool, Any]:
         worker = self._idle.get()  # never waits: there are as many places as threads
         try:
+            if worker is not None and worker.process.poll() is not None:  # killed from outside while idle
+                self._replace(worker)
+                worker = None
             worker = worker or self._start()
             return worker.call(self.deadline, function, arguments)
         except (TimeoutError, EOFError, OSError) as error:
@@ -112,8 +127,10 @@ class DecodePool:
             self._idle.put(worker)
 
     def _start(self) -> _Worker:
-        worker = _Worker()
         with self._lock:
+            if self._closed:
+                raise EOFError  # a request that was still waiting for a place
+            worker = _Worker()
             self._alive.add(worker)
         return worker
 

@@ -4,7 +4,7 @@ The index comes from the packets alone (nothing is decoded), so every reader is 
 number and every frame has the file's own time. `benchmarks.readers` measures which reader is fast and right.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -42,16 +42,28 @@ def _open(path: str) -> Any:
     if file.stat().st_size == 0:
         raise VideoError(f"{path}: the file is empty (0 bytes); copy or download it again")
     try:
-        container = av.open(path, metadata_errors="ignore")
+        # With its protocol named, "12:30.mp4" is a file and not the protocol "12".
+        container = av.open(f"file:{path}", metadata_errors="ignore")
     except av.error.FFmpegError as error:
         reason = error.strerror or type(error).__name__
         raise VideoError(f"{path}: not a video, or cut off before its index ({reason}); try another copy") from None
     except OSError as error:
         raise VideoError(f"{path}: cannot be read ({error.strerror}); check its permissions") from None
     with container:
-        if not container.streams.video:
+        if _pictures(container) is None:
             raise VideoError(f"{path}: has no video stream (sound or text only); name a file with pictures")
         yield container
+
+
+def _pictures(container: Any) -> Any:
+    """The first video stream that is not a cover picture, or None."""
+    cover = av.stream.Disposition.attached_pic
+    return next((stream for stream in container.streams.video if not stream.disposition & cover), None)
+
+
+def _stamp(packet: Any) -> int | None:
+    """The timestamp of the packet's frame, in the stream's unit."""
+    return packet.dts if packet.pts is None else packet.pts  # type: ignore[no-any-return]
 
 
 def read_index(path: str) -> VideoIndex:
@@ -62,16 +74,22 @@ def read_index(path: str) -> VideoIndex:
     """
     first = _first_frame(path)
     with _open(path) as container:
-        stream = container.streams.video[0]
-        stamps, keys, last_length = _packet_times(container, stream)
+        stream = _pictures(container)
+        stamps, keys, last_length, in_order = _packet_times(container, stream)
         if not len(stamps):
             raise VideoError(f"{path}: holds no frame that can be decoded; try another copy")
-        unit = float(stream.time_base)
-        times = (stamps - stamps[0]) * unit
+        # Whole numbers as long as possible: 400 frames of a tenth of a second last 40 seconds, not 40.00000000000001.
+        ticks, per_second = stream.time_base.numerator, stream.time_base.denominator
+        times = (stamps - stamps[0]) * ticks / per_second
         gaps = np.diff(times)
         usual = float(np.median(gaps)) if len(gaps) else 1 / float(stream.average_rate or 25)
         # A muxer may give the last frame the rest of the file's time; longer than this is no frame's length.
-        duration = float(times[-1]) + min(last_length * unit or usual, max(usual * 10, 10.0))
+        last = (
+            last_length
+            if 0 < last_length * ticks / per_second <= max(usual * 10, 10.0)
+            else round(usual * per_second / ticks)
+        )
+        duration = int(stamps[-1] - stamps[0] + last) * ticks / per_second
         # FFmpeg counts the display matrix counter-clockwise; people turn pictures clockwise.
         rotation = -int(first.rotation) % 360
         width, height = (first.width, first.height)[:: -1 if rotation in (90, 270) else 1]
@@ -80,7 +98,7 @@ def read_index(path: str) -> VideoIndex:
             duration=duration,
             container_duration=max(0.0, (container.duration or 0) / av.time_base),
             fps=len(stamps) / duration,
-            variable_rate=bool(len(gaps) and gaps.max() > 1.5 * gaps.min() + 2 * unit),
+            variable_rate=bool(len(gaps) and gaps.max() > 1.5 * gaps.min() + 2 * ticks / per_second),
             frames=len(stamps),
             width=width,
             height=height,
@@ -88,24 +106,29 @@ def read_index(path: str) -> VideoIndex:
             codec=stream.codec_context.codec.canonical_name,
             size_bytes=Path(path).stat().st_size,
         )
-        return VideoIndex(info=info, times=times, pts=stamps, keys=keys)
+        # AVI has no presentation times: with B frames, FFmpeg gives the times of decoding to the wrong frames.
+        counted = in_order and "avi" in container.format.name and bool(stream.codec_context.has_b_frames)
+        return VideoIndex(info=info, times=times, pts=stamps, keys=keys, counted=counted)
 
 
-def _packet_times(container: Any, stream: Any) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-    """Timestamps of all frames and of the key frames, ascending, and the last frame's length in the same unit."""
+def _packet_times(container: Any, stream: Any) -> tuple[NDArray[np.int64], NDArray[np.int64], int, bool]:
+    """Timestamps of all frames and of the key frames, ascending; the last frame's length in the same unit;
+    whether the packets come in the order of their timestamps."""
     lengths: dict[int, int] = {}
     keys: list[int] = []
     with suppress(av.error.FFmpegError):  # a file cut in the middle: what came before the cut counts
         for packet in container.demux(stream):
-            stamp = packet.dts if packet.pts is None else packet.pts
-            if packet.size == 0 or stamp is None or packet.is_discard:
+            stamp = _stamp(packet)
+            if packet.size == 0 or stamp is None or packet.is_corrupt:
                 continue
             if packet.is_keyframe:
                 keys.append(stamp)
-            if keys and stamp >= keys[0]:  # earlier ones refer to pictures that are not in the file
+            # Earlier ones refer to pictures that are not in the file; an edit list cuts the discarded ones off.
+            if keys and stamp >= keys[0] and not packet.is_discard:
                 lengths[stamp] = packet.duration or 0
     stamps = np.array(sorted(lengths), dtype=np.int64)
-    return stamps, np.unique(np.array(keys, dtype=np.int64)), lengths[int(stamps[-1])] if len(stamps) else 0
+    last_length = lengths[int(stamps[-1])] if len(stamps) else 0
+    return stamps, np.unique(np.array(keys, dtype=np.int64)), last_length, list(lengths) == sorted(lengths)
 
 
 def _first_frame(path: str) -> Any:
@@ -113,7 +136,7 @@ def _first_frame(path: str) -> Any:
     reason = "no picture came out"
     with _open(path) as container:
         try:
-            for frame in container.decode(container.streams.video[0]):
+            for frame in container.decode(_pictures(container)):
                 return frame
         except (av.error.FFmpegError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
@@ -123,21 +146,20 @@ def _first_frame(path: str) -> Any:
 class PyAVReader:
     """Exact and, of the three, the fastest: decodes only what the asked frames depend on.
 
-    Frames that no other frame refers to are skipped unless asked for, and groups of pictures without an
-    asked frame are jumped over.
+    Groups of pictures without an asked frame are jumped over, and so are frames that no other one refers to.
+    What follows damage in a group builds on a broken picture and is never handed out.
     """
 
     def read(self, index: VideoIndex, numbers: Sequence[int], size: tuple[int, int]) -> list[Picture]:
         wanted = {int(index.pts[n]) for n in numbers}
         with _open(index.info.path) as container:
-            stream = container.streams.video[0]
+            stream = _pictures(container)
             stream.codec_context.thread_type = "AUTO"
             stream.codec_context.thread_count = 2
-            found = self._pass(container, stream, index, sorted(wanted), size)
-        if found.keys() < wanted:
-            # Some files seek wrongly (bad index, open groups of pictures): read them from the start once.
-            with _open(index.info.path) as container:
-                found |= self._sweep(container, wanted - found.keys(), index, size)
+            if index.counted:
+                found = _count(container, stream, index, wanted, size)
+            else:
+                found = _jump(container, stream, index, wanted, size)
         missing = wanted - found.keys()
         if missing:
             at = index.times[np.searchsorted(index.pts, min(missing))]
@@ -147,54 +169,93 @@ class PyAVReader:
             )
         return [found[int(index.pts[n])] for n in numbers]
 
-    def _pass(
-        self, container: Any, stream: Any, index: VideoIndex, wanted: list[int], size: tuple[int, int]
-    ) -> dict[int, Picture]:
-        """One forward pass over the groups of pictures that hold a wanted frame."""
-        found: dict[int, Picture] = {}
-        groups: dict[int, set[int]] = {}
-        for stamp in wanted:
-            key = int(index.keys[max(0, int(np.searchsorted(index.keys, stamp, side="right")) - 1)])
-            groups.setdefault(key, set()).add(stamp)
-        for key, stamps in groups.items():
-            left = set(stamps)
-            try:
-                stream.codec_context.flush_buffers()
-                container.seek(key, stream=stream, backward=True, any_frame=False)
-                for packet in container.demux(stream):
-                    if packet.size and packet.pts is not None:
-                        stream.codec_context.skip_frame = "DEFAULT" if packet.pts in stamps else "NONREF"
-                    for frame in packet.decode():
-                        if frame.pts in left and not frame.is_corrupt:
-                            left.discard(frame.pts)
-                            found[frame.pts] = _picture(frame, index.info.rotation, size)
-                    if not left:
-                        break
-            except (av.error.FFmpegError, ValueError):
-                continue  # the sweep has a second look
-        return found
 
-    def _sweep(self, container: Any, wanted: set[int], index: VideoIndex, size: tuple[int, int]) -> dict[int, Picture]:
-        found: dict[int, Picture] = {}
-        stream = container.streams.video[0]
-        for packet in container.demux(stream):
-            try:
-                frames = packet.decode()
-            except (av.error.FFmpegError, ValueError):
-                continue
-            for frame in frames:
-                if frame.pts in wanted:
+def _jump(
+    container: Any, stream: Any, index: VideoIndex, wanted: set[int], size: tuple[int, int]
+) -> dict[int, Picture]:
+    """The wanted frames, by timestamp, from the groups of pictures that hold them."""
+    found: dict[int, Picture] = {}
+    # A key frame with intra refresh is whole only some frames later; the group before it has what is missing.
+    for back in (0, 1):
+        groups: dict[int, set[int]] = {}
+        for stamp in wanted - found.keys():
+            key = max(0, int(np.searchsorted(index.keys, stamp, side="right")) - 1 - back)
+            groups.setdefault(key, set()).add(stamp)
+        for key in sorted(groups):
+            found |= _group(container, stream, index, key, groups[key], size)
+    return found
+
+
+def _group(
+    container: Any, stream: Any, index: VideoIndex, key: int, wanted: set[int], size: tuple[int, int]
+) -> dict[int, Picture]:
+    """The wanted frames that follow key frame number `key`, up to the last one or to where the file is damaged."""
+    found: dict[int, Picture] = {}
+    context = stream.codec_context
+    context.flush_buffers()
+    skip = "DEFAULT" if context.name == "libdav1d" else "NONREF"  # dav1d cannot change it from frame to frame
+    with suppress(av.error.FFmpegError, ValueError):
+        for packet in _packets_from(container, stream, index, key):
+            if packet is not None:
+                context.skip_frame = "DEFAULT" if packet.pts is None or packet.pts in wanted else skip
+            for frame in context.decode(packet):
+                if frame.pts in wanted and not frame.is_corrupt:
                     found[frame.pts] = _picture(frame, index.info.rotation, size)
+                if frame.pts is not None and frame.pts >= max(wanted):
+                    return found
+    return found
+
+
+def _packets_from(container: Any, stream: Any, index: VideoIndex, key: int) -> Iterator[Any]:
+    """Packets from key frame number `key` to the file's end or its first damage; None ends them."""
+    # MPEG-TS seeks to somewhere after the asked place: then from an earlier one, or from the very start.
+    for target in (index.keys[key], index.keys[max(0, key - 1)], index.pts[0] - 60 / stream.time_base):
+        started = False
+        with suppress(av.error.FFmpegError):
+            container.seek(int(target), stream=stream, backward=True, any_frame=False)
+            for packet in container.demux(stream):
+                stamp = _stamp(packet)
+                if not started and packet.is_keyframe and stamp is not None:
+                    started = stamp == index.keys[key]
+                    if stamp > index.keys[key]:
+                        break
+                if started:
+                    if packet.is_corrupt or not packet.size:
+                        break
+                    yield packet
+        if started:
+            break
+    yield None
+
+
+def _count(
+    container: Any, stream: Any, index: VideoIndex, wanted: set[int], size: tuple[int, int]
+) -> dict[int, Picture]:
+    """The wanted frames, known by how many came before them: all of the file is decoded up to the last one."""
+    found: dict[int, Picture] = {}
+    with suppress(av.error.FFmpegError, ValueError):
+        for stamp, frame in zip(index.pts, container.decode(stream), strict=False):
+            if stamp in wanted:
+                found[int(stamp)] = _picture(frame, index.info.rotation, size)
             if len(found) == len(wanted):
                 break
-        return found
+    return found
 
 
 def _picture(frame: Any, rotation: int, size: tuple[int, int]) -> Picture:
     """A decoded frame as RGB at its final size; resized before it is turned, which is cheaper."""
     width, height = size if rotation in (0, 180) else size[::-1]
-    picture = frame.reformat(width=width, height=height, format="rgb24", interpolation="BICUBIC").to_ndarray()
-    return turn(picture, rotation)
+    # Naming the target's colours makes PyAV 15 heed the source's own (BT.709 in most HD files).
+    rgb = frame.reformat(
+        width=width,
+        height=height,
+        format="rgb24",
+        interpolation="BICUBIC",
+        dst_colorspace="ITU601",
+        src_color_range=frame.color_range,
+        dst_color_range="JPEG",
+    )
+    return turn(rgb.to_ndarray(), rotation)
 
 
 def turn(picture: Picture, rotation: int) -> Picture:
@@ -219,7 +280,7 @@ class DecordReader:
         except ImportError:
             raise VideoError("the decord reader is not installed: pip install 'paravt-infer[decord]'") from None
         try:
-            reader = decord.VideoReader(index.info.path, num_threads=2)
+            reader = decord.VideoReader(str(Path(index.info.path).absolute()), num_threads=2)
             pictures = reader.get_batch([int(n) for n in numbers]).asnumpy()
         except (RuntimeError, IndexError, decord.DECORDError) as error:
             line = str(error).strip().splitlines()[-1][:200] if str(error).strip() else type(error).__name__
@@ -238,7 +299,8 @@ class TorchcodecReader:
                 "the torchcodec reader cannot start: pip install 'paravt-infer[torchcodec]' and FFmpeg's libraries"
             ) from None
         try:
-            decoder = VideoDecoder(index.info.path, dimension_order="NHWC", num_ffmpeg_threads=2, seek_mode="exact")
+            path = str(Path(index.info.path).absolute())
+            decoder = VideoDecoder(path, dimension_order="NHWC", num_ffmpeg_threads=2, seek_mode="exact")
             pictures = decoder.get_frames_at([int(n) for n in numbers]).data.numpy()
         except (RuntimeError, ValueError, IndexError) as error:
             line = str(error).strip().splitlines()[0][:200]

@@ -40,6 +40,7 @@ class VideoStore:
         Raises:
             VideoError: the file or one of the frames cannot be read, or not before the deadline.
         """
+        identity = _identity(path)
         index = await self._index(path)
         numbers = sorted({index.frame_at(time) for time in times})
         size = sizing.fit(index.info.width, index.info.height)
@@ -48,7 +49,7 @@ class VideoStore:
             pictures = await self.pool.read(index, numbers, size)
             return [Frame(float(index.times[n]), p) for n, p in zip(numbers, pictures, strict=True)]
 
-        key = (*_identity(path), tuple(numbers), size)
+        key = (*identity, tuple(numbers), size)
         # A frame is kept as pixels and, once a server asked for it, as PNG too.
         return await self._shared(key, decode, lambda got: 2 * sum(frame.pixels.nbytes for frame in got))
 
@@ -56,7 +57,7 @@ class VideoStore:
         return await self._shared(
             _identity(path),
             lambda: self.pool.index(path),
-            lambda index: index.pts.nbytes + index.times.nbytes,
+            lambda index: index.pts.nbytes + index.times.nbytes + index.keys.nbytes,
         )
 
     async def _shared(self, key: Hashable, make: Callable[[], Coroutine[Any, Any, T]], weigh: Callable[[T], int]) -> T:

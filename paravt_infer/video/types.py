@@ -42,6 +42,8 @@ class VideoIndex:
     """The same frames' timestamps in the stream's own unit.  # [frames]"""
     keys: NDArray[np.int64]
     """Timestamps of key frames, ascending: where decoding can start.  # [key frames]"""
+    counted: bool = False
+    """Whether the decoder's timestamps are wrong, so that only a count from the first frame on names a frame."""
 
     def frame_at(self, time: float) -> int:
         """The number of the frame on screen at `time` seconds (the first one for earlier times)."""

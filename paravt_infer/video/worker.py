@@ -31,6 +31,7 @@ def serve(connection: Connection) -> None:
 
 
 def _answer(function: str, arguments: tuple[Any, ...]) -> tuple[bool, Any]:
+    path = arguments[0] if function == "index" else arguments[1].info.path
     try:
         if function == "index":
             return True, read_index(*arguments)
@@ -39,10 +40,12 @@ def _answer(function: str, arguments: tuple[Any, ...]) -> tuple[bool, Any]:
     except ParavtError as error:
         return False, str(error)
     except MemoryError:
-        return False, "not enough memory to decode the video; ask for fewer or smaller frames"
+        return False, f"{path}: not enough memory to decode it; ask for fewer or smaller frames"
     except Exception as error:  # a decoder's own fault must not end the worker
-        return False, f"decoding failed ({type(error).__name__}: {error}); try another copy or reader"
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        return False, f"{path}: decoding failed ({reason}); try another copy or reader"
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's: it closes the pipe
     serve(Connection(int(sys.argv[1])))

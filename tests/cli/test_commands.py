@@ -1,0 +1,143 @@
+"""The command as a person runs it: what is printed where, exit codes, one line for a mistake."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.numbered import write_numbered
+from paravt_infer.rollout import load
+
+
+@pytest.fixture(scope="session")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture
+def paravt(home: Path):
+    """Runs the command in a process of its own, without a terminal and without a network."""
+
+    def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        variables = {**os.environ, "HOME": str(home), "HF_HUB_OFFLINE": "1", "COLUMNS": "100", **environment}
+        variables.pop("XDG_CACHE_HOME", None)
+        command = [sys.executable, "-m", "cli.main", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, env=variables, timeout=300)
+
+    return run
+
+
+def test_help_names_every_sub_command(paravt) -> None:
+    done = paravt("--help")
+    assert done.returncode == 0
+    assert all(name in done.stdout for name in ("ask", "show", "probe", "doctor"))
+
+
+def test_help_and_the_package_load_nothing_heavy() -> None:
+    code = "import sys, cli.main, paravt_infer; print([m for m in ('torch', 'transformers', 'av') if m in sys.modules])"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
+
+
+def test_without_a_model_two_lines_say_how_to_name_one(paravt, video: str) -> None:
+    done = paravt("ask", video, "Which?")
+    assert done.returncode == 1 and done.stdout == ""
+    assert len(done.stderr.strip().splitlines()) == 2
+    assert "--model" in done.stderr and "--server" in done.stderr
+
+
+def test_in_a_pipe_the_answer_alone_is_on_stdout(paravt, video: str, tmp_path: Path) -> None:
+    saved = tmp_path / "rollout.json"
+    done = paravt("ask", video, "Which?", "-o", "A=red", "-o", "B=blue", "--rehearse", "--save", str(saved))
+    assert done.returncode == 0, done.stderr
+    [rollout] = load(saved)
+    assert done.stdout == f"{rollout.answer}\n" and rollout.answer in ("A", "B")
+    assert "random model" in done.stderr and "mean nothing" in done.stderr
+    assert len(rollout.supporting) == 3
+
+    shown = paravt("show", str(saved))
+    assert shown.returncode == 0
+    for wanted in ("Which?", "call 3", "00:00", "00:40", "rests on", f"{rollout.answer}. "):
+        assert wanted in shown.stdout
+    assert "<think>" in paravt("show", str(saved), "--turns").stdout
+
+
+def test_json_is_the_rollout_with_the_answer_and_the_evidence_at_its_top(paravt, video: str) -> None:
+    done = paravt("ask", video, "Which?", "-o", "red", "-o", "blue", "--rehearse", "--json", "--frames", "4")
+    rollout = json.loads(done.stdout)
+    assert list(rollout)[:5] == ["answer", "evidence", "turns", "usage", "settings"]
+    first = rollout["evidence"][0]
+    assert first["asked"] == first["used"] and first["status"] == "ok" and first["seconds"] > 0
+    assert [frame["time"] for frame in first["frames"]] == sorted(frame["time"] for frame in first["frames"])
+    assert rollout["settings"]["frames"] == 4 and len(rollout["overview"]) == 4
+
+
+def test_the_core_needs_neither_torchvision_nor_sglang_nor_lmms_eval(paravt, video: str, tmp_path: Path) -> None:
+    """The whole loop with their import forbidden."""
+    barrier = "import sys\nfor name in ('torchvision', 'sglang', 'lmms_eval', 'decord'): sys.modules[name] = None\n"
+    (tmp_path / "sitecustomize.py").write_text(barrier)
+    done = paravt("ask", video, "Which?", "--rehearse", PYTHONPATH=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+
+
+def test_a_batch_runs_against_a_real_server_and_resumes(paravt, server, video: str, tmp_path: Path) -> None:
+    source, out = tmp_path / "q.jsonl", tmp_path / "r.parquet"
+    source.write_text("".join(json.dumps({"id": str(n), "video": video, "question": f"{n}?"}) + "\n" for n in range(3)))
+    options = ("--server", server.url, "--protocol", "direct", "--frames", "4", "--set", "max_new_tokens=8")
+    done = paravt("ask", "--batch", str(source), "--out", str(out), *options, "--set", "temperature=1.5")
+    assert done.returncode == 0, done.stderr
+    first = list(load(out))
+    assert [r.question.id for r in first] == ["0", "1", "2"]
+    again = paravt("ask", "--batch", str(source), "--out", str(out), *options, "--set", "temperature=1.5")
+    assert again.returncode == 0 and list(load(out)) == first
+    listed = paravt("show", str(out))
+    assert "3 rollouts" in listed.stdout
+    assert paravt("show", str(out), "--id", "2").stdout.startswith("2?")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["ask"], "name a video and a question"),
+        (["ask", "VIDEO", "?", "--model", "/nowhere"], "/nowhere: no such model folder"),
+        (["ask", "VIDEO", "?", "--model", "who/knows"], "who/knows: not in the local cache"),
+        (["ask", "VIDEO", "?", "--server", "http://127.0.0.1:9"], "http://127.0.0.1:9 cannot be reached"),
+        (["ask", "VIDEO", "?", "--model", "m", "--backend", "gpt"], "backend 'gpt' does not exist"),
+        (["ask", "VIDEO", "?", "--model", "m", "--backend", "sglang"], "backend sglang needs --server URL here"),
+        (["ask", "VIDEO", "?", "--model", "m", "--dispatch", "all"], "setting dispatch"),
+        (["ask", "VIDEO", "?", "--model", "m", "--set", "framez=3"], "framez"),
+        (["ask", "VIDEO", "?", "--model", "m", "--set", "frames"], "write KEY=VALUE"),
+        (["ask", "VIDEO", "?", "--model", "m", "--reader", "vlc"], "no reader called 'vlc'"),
+        (["ask", "VIDEO", "?", "--model", "m", "-o", "A=a", "-o", "b"], "options: name all of them"),
+        (["ask", "VIDEO", "?", "--rehearse", "--save", "x.txt"], "name a .json, .jsonl or .parquet file"),
+        (["ask", "VIDEO", "?", "--rehearse", "--subtitles", "/no.srt"], "/no.srt: no such subtitle file"),
+        (["ask", "/no.mp4", "?", "--rehearse"], "/no.mp4: no such file"),
+        (["ask", "--batch", "q.jsonl"], "--batch and --out go together"),
+        (["probe", "/no.mp4"], "/no.mp4: no such file"),
+        (["show", "/no.json"], "/no.json: no such file"),
+    ],
+    ids=lambda value: None if isinstance(value, list) else value[:30],
+)
+def test_a_mistake_is_one_line_and_a_non_zero_exit(paravt, video: str, arguments: list[str], complaint: str) -> None:
+    done = paravt(*(video if argument == "VIDEO" else argument for argument in arguments))
+    assert done.returncode == 1 and done.stdout == ""
+    *_, last = done.stderr.strip().splitlines()
+    assert last.startswith("paravt: ") and complaint in last
+    assert "Traceback" not in done.stderr
+
+
+def test_probe_prints_what_the_file_is(paravt, video: str, tmp_path: Path) -> None:
+    assert "40.00 s (00:40)" in paravt("probe", video).stdout
+    turned = write_numbered(tmp_path / "turned.mp4", frames=20, rotation=90)
+    facts = json.loads(paravt("probe", str(turned), "--json").stdout)
+    assert (facts["width"], facts["height"], facts["rotation"], facts["codec"]) == (192, 128, 90, "h264")
+
+
+def test_doctor_says_what_can_run(paravt) -> None:
+    done = paravt("doctor")
+    assert done.returncode == 0
+    assert "transformers" in done.stdout and "--server URL" in done.stdout
+    assert "pip install 'paravt-infer[torchcodec]'" in done.stdout

@@ -1,0 +1,198 @@
+"""Scenes: what a synthetic video shows, any moment of it drawn directly. The same seed gives the same pixels.
+
+A scene is a plain, slowly moving background, and events: one coloured shape, on screen for 2 to 6 seconds.
+Events begin and end on whole seconds, so an event of L seconds is in exactly L frames at 1 fps.
+"""
+
+import hashlib
+import math
+import random
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw
+
+Motion = Literal["still", "right", "left", "down", "up"]
+MOTIONS: tuple[Motion, ...] = ("still", "right", "left", "down", "up")
+SHAPES = ("circle", "square", "triangle", "star")
+COLOURS: dict[str, tuple[int, int, int]] = {
+    "red": (222, 38, 38),
+    "green": (32, 176, 62),
+    "blue": (40, 82, 236),
+    "yellow": (250, 218, 40),
+    "purple": (156, 48, 196),
+    "white": (248, 248, 248),
+}
+"""RGB of what a shape can be."""
+BACKGROUNDS: dict[str, tuple[int, int, int]] = {
+    "black": (22, 22, 26),
+    "grey": (112, 114, 118),
+    "brown": (98, 66, 38),
+    "pink": (222, 160, 182),
+}
+"""RGB of what a background can be: every colour above stands out from it, and none is among them."""
+
+MARGIN = 5
+"""Seconds without an event at a scene's start and end."""
+GAP = 5
+"""Seconds between two events, at least. With `MARGIN`: a window that reaches 5 s beyond an event shows no other."""
+_LENGTHS = (2, 6)
+_EDGE = 0.03
+_FINE = 4
+"""Masks are drawn so many times larger and averaged: smooth edges."""
+
+
+def seed_of(*names: object) -> int:
+    """A seed from any names, the same in every process and Python version.
+
+    >>> seed_of("train", 0, 7)
+    271358879987936
+    """
+    return int.from_bytes(hashlib.sha256("/".join(map(str, names)).encode()).digest()[:6], "big")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Event:
+    """One shape on screen from `start` (included) to `end` (excluded)."""
+
+    start: float
+    """Seconds."""
+    end: float
+    """Seconds."""
+    shape: str
+    """One of `SHAPES`."""
+    colour: str
+    """One of `COLOURS`."""
+    motion: Motion = "still"
+    """Where it moves, from one side of the picture to the other in the event's whole time."""
+    x: float = 0.5
+    """Its centre, as a part of the picture's width; of no account where it moves right or left."""
+    y: float = 0.5
+    """Its centre, as a part of the picture's height; of no account where it moves down or up."""
+    radius: float = 0.26
+    """From its centre to the farthest it reaches, as a part of the picture's shorter side."""
+
+    @property
+    def name(self) -> str:
+        """What it is called: `red circle`."""
+        return f"{self.colour} {self.shape}"
+
+    def shown_at(self, time: float) -> bool:
+        return self.start <= time < self.end
+
+    def centre(self, time: float) -> tuple[float, float]:
+        """Where it is at `time` seconds, as parts of width and height."""
+        near = self.radius + _EDGE
+        way = near + (1 - 2 * near) * (time - self.start) / (self.end - self.start)
+        across = {"right": way, "left": 1 - way}.get(self.motion, self.x)
+        return across, {"down": way, "up": 1 - way}.get(self.motion, self.y)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scene:
+    """What one video shows.
+
+    >>> scene = Scene.from_seed(7)
+    >>> scene.picture(12.0, (64, 64)).shape
+    (64, 64, 3)
+    """
+
+    seed: int
+    """What it was made from; fixes how the background moves."""
+    duration: int
+    """Seconds."""
+    background: str
+    """One of `BACKGROUNDS`."""
+    events: tuple[Event, ...]
+    """In order of time; no two of them show the same shape in the same colour."""
+
+    @classmethod
+    def from_seed(cls, seed: int) -> "Scene":
+        """The scene of a seed: 30 to 600 s long (one in ten under 90 s), 2 to 16 events."""
+        draw = random.Random(seed_of("scene", seed))
+        duration = draw.randint(30, 89) if draw.random() < 0.1 else draw.randint(90, 600)
+        count = min(16, max(2, round(duration / draw.uniform(10, 30))))
+        lengths = [draw.randint(*_LENGTHS) for _ in range(count)]
+        while (free := duration - 2 * MARGIN - sum(lengths) - GAP * (len(lengths) - 1)) < 0:
+            lengths.pop()
+        kinds = draw.sample([(shape, colour) for shape in SHAPES for colour in COLOURS], len(lengths))
+        waits = sorted(draw.randint(0, free) for _ in lengths)
+        events, before = [], MARGIN
+        for length, wait, (shape, colour) in zip(lengths, waits, kinds, strict=True):
+            radius = draw.uniform(0.23, 0.29)
+            near = radius + _EDGE
+            events.append(
+                Event(
+                    start=float(before + wait),
+                    end=float(before + wait + length),
+                    shape=shape,
+                    colour=colour,
+                    motion=draw.choice(MOTIONS),
+                    x=draw.uniform(near, 1 - near),
+                    y=draw.uniform(near, 1 - near),
+                    radius=radius,
+                )
+            )
+            before += length + GAP
+        return cls(seed=seed, duration=duration, background=draw.choice(list(BACKGROUNDS)), events=tuple(events))
+
+    def event_at(self, time: float) -> Event | None:
+        """What is on screen at `time` seconds, if anything."""
+        return next((event for event in self.events if event.shown_at(time)), None)
+
+    def picture(self, time: float, size: tuple[int, int]) -> NDArray[np.uint8]:
+        """The picture at `time` seconds, `size` (width, height) pixels.  # [height, width, 3], RGB"""
+        picture = self._ground(time, size)
+        event = self.event_at(time)
+        if event is not None:
+            mask, left, top = _mask(event, time, size)
+            part = picture[top : top + mask.shape[0], left : left + mask.shape[1]]
+            part += mask * (np.array(COLOURS[event.colour], np.float32) - part)
+        return np.rint(picture).astype(np.uint8)
+
+    def _ground(self, time: float, size: tuple[int, int]) -> NDArray[np.float32]:
+        """The background: its colour, a little lighter and darker in one wide wave that drifts."""
+        draw = random.Random(seed_of("ground", self.seed))
+        angle, start, period = draw.uniform(0, math.tau), draw.uniform(0, math.tau), draw.uniform(30, 60)
+        across, down = _grid(size)
+        phase = 4 * (math.cos(angle) * across + math.sin(angle) * down) + (start + math.tau * time / period)
+        wave = np.sin(phase, dtype=np.float32) * np.float32(10)
+        return np.array(BACKGROUNDS[self.background], np.float32) + wave[..., None]
+
+
+@lru_cache(maxsize=8)
+def _grid(size: tuple[int, int]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Pixel centres as parts of the width and of the height.  # [1, width], [height, 1]"""
+    width, height = size
+    across = ((np.arange(width) + 0.5) / width).astype(np.float32)
+    down = ((np.arange(height) + 0.5) / height).astype(np.float32)
+    return across[None, :], down[:, None]
+
+
+def _mask(event: Event, time: float, size: tuple[int, int]) -> tuple[NDArray[np.float32], int, int]:
+    """How much of each pixel the shape covers, 0 to 1, and the left and top of that part.  # [rows, columns, 1]"""
+    x, y = event.centre(time)
+    x, y, radius = x * size[0], y * size[1], event.radius * min(size)
+    left, top = max(0, int(x - radius)), max(0, int(y - radius))
+    columns, rows = min(size[0], int(x + radius) + 1) - left, min(size[1], int(y + radius) + 1) - top
+    image = Image.new("L", (columns * _FINE, rows * _FINE))
+    pen = ImageDraw.Draw(image)
+    x, y, radius = (x - left) * _FINE, (y - top) * _FINE, radius * _FINE
+    if event.shape in ("circle", "square"):
+        half = radius * 0.85
+        pen_down = pen.ellipse if event.shape == "circle" else pen.rectangle
+        pen_down((x - half, y - half, x + half, y + half), fill=255)
+    elif event.shape == "triangle":
+        pen.polygon(_rim(x, y, [radius] * 3), fill=255)
+    else:
+        pen.polygon(_rim(x, y, [radius, radius * 0.45] * 5), fill=255)
+    return np.asarray(image.reduce(_FINE), np.float32)[..., None] / np.float32(255), left, top
+
+
+def _rim(x: float, y: float, radii: list[float]) -> list[tuple[float, float]]:
+    """Corners around (x, y) at these distances, clockwise from the top."""
+    turns = (math.tau * number / len(radii) - math.tau / 4 for number in range(len(radii)))
+    return [(x + r * math.cos(turn), y + r * math.sin(turn)) for r, turn in zip(radii, turns, strict=True)]
