@@ -60,9 +60,14 @@ class TimedBackend(Backend):
         return Generation(ids=ids, text=text, finish="stop", prompt_tokens=len(request.ids))
 
 
+def _questions(videos: list[str]) -> list[Question]:
+    options = {"A": "a", "B": "b"}
+    return [Question(video=video, text=f"Which, {n}?", options=options) for n, video in enumerate(videos)]
+
+
 async def overhead(backend: Backend, settings: Settings, videos: list[str], episodes: int) -> tuple[float, float]:
     """Median over episodes of wall time over critical path, and episodes a second."""
-    questions = [Question(video=videos[n % len(videos)], text=f"Which, {n}?", options={"A": "a", "B": "b"}) for n in range(episodes)]  # fmt: skip
+    questions = _questions([videos[n % len(videos)] for n in range(episodes)])
     async with Engine(backend, settings) as engine:
         await engine.ask(questions[0])  # workers and caches of a server are warm
         began = time.perf_counter()
@@ -77,8 +82,7 @@ async def overhead(backend: Backend, settings: Settings, videos: list[str], epis
 async def group_decodes(backend: Backend, video: str) -> tuple[int, int]:
     """Decodes that 8 episodes with the same calls on one video cost, overview and windows; and requests for frames."""
     async with Engine(backend) as engine:
-        questions = [Question(video=video, text=f"Which, {n}?", options={"A": "a", "B": "b"}) for n in range(8)]
-        rollouts = [rollout async for rollout in engine.ask_many(questions, concurrency=8)]
+        rollouts = [rollout async for rollout in engine.ask_many(_questions([video] * 8), concurrency=8)]
         return engine.store.pool.decodes, sum(1 + len(rollout.evidence) for rollout in rollouts)
 
 
@@ -143,9 +147,10 @@ def main() -> None:
     if options.out:
         text = f"""# What the engine costs
 
-Made by `python -m benchmarks.engine --server URL --out docs/measures.md` on: {machine("torch", "transformers", "sglang", "av")}.
-The stand-in model takes {MAIN_SECONDS} s a main turn and {SUB_SECONDS} s a sub-agent, any number at once; episodes make five calls in
-one turn. The server is the unmodified SGLang on the CPU with a tiny random checkpoint.
+Made by `python -m benchmarks.engine --server URL --out docs/measures.md` on:
+{machine("torch", "transformers", "sglang", "av")}.
+The stand-in model takes {MAIN_SECONDS} s a main turn and {SUB_SECONDS} s a sub-agent, any number at once;
+episodes make five calls in one turn. The server is the unmodified SGLang on the CPU with a tiny random checkpoint.
 [readers.md](readers.md) has frames per second by reader.
 
 """

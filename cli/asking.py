@@ -92,7 +92,7 @@ class Asking:
             print(rollout.answer)
         notes = [RANDOM] * self.rehearse + rollout.backend.notes
         for note in notes:
-            self.err.print(f"note: {note}", style="dim", markup=False, highlight=False)
+            self.err.print(f"note: {note}", style="dim", markup=False, highlight=False, soft_wrap=True)
         if rollout.status == "failed":
             raise BackendError(rollout.error or "the episode failed")
         if rollout.answer is None:
@@ -154,7 +154,7 @@ class Asking:
             def say(line: str) -> None:
                 status.update(line)
                 if not self.err.is_terminal:
-                    self.err.print(line, highlight=False)
+                    self.err.print(line, highlight=False, markup=False, soft_wrap=True)
 
             if self.rehearse:
                 from cli.rehearsal import random_checkpoint

@@ -55,5 +55,9 @@ def rehearsal_settings(settings: Settings, question: Question) -> Settings:
             "temperature": settings.temperature or 1.0,
             "seed": settings.seed if settings.seed is not None else 0,
             "summary_tokens": min(settings.summary_tokens, 24),
+            # A random model sees nothing in more or larger frames either.
+            "frames": min(settings.frames, 16),
+            "min_pixels": min(settings.min_pixels, 12544),
+            "max_pixels": min(settings.max_pixels, 12544),
         }
     )

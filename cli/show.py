@@ -27,11 +27,9 @@ def show(
         console.print(view.listing(rollouts))
         console.print(f"{len(rollouts)} rollouts; draw one with --id", style="dim")
         return
-    chosen = rollouts[:1] if not pick else [
-        rollout
-        for number, rollout in enumerate(rollouts, 1)
-        if pick in (rollout.id, rollout.question.id, str(number))
-    ]  # fmt: skip
+    named = [rollout for rollout in rollouts if pick in (rollout.id, rollout.question.id)]
+    numbered = [rollout for number, rollout in enumerate(rollouts, 1) if pick == str(number)]
+    chosen = (named or numbered) if pick else rollouts
     if not chosen:
         raise SettingsError(f"{file}: holds no rollout {pick!r}; leave --id out to see which there are")
     console.print(view.draw(chosen[0], width=console.width))

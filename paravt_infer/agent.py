@@ -121,8 +121,9 @@ class Engine:
                 number, question = next(source, (-1, None))
                 if question is None:
                     return
-                running[number] = asyncio.create_task(self.ask(question, settings=settings))
-                running[number].add_done_callback(lambda _, number=number: finished.put_nowait(number))
+                task = asyncio.create_task(self.ask(question, settings=settings), name=str(number))
+                task.add_done_callback(lambda done: finished.put_nowait(int(done.get_name())))
+                running[number] = task
 
         try:
             refill()

@@ -70,14 +70,14 @@ _ARTICLE, _PRONOUN = re.compile(_NO_NOUN + "[a-z]"), re.compile(_NO_NOUN + "[a-z
 _LETTER = r"[\s\"'(\[{*_:=]*([A-Za-z])(?![A-Za-z0-9'])"
 _STATED = re.compile(
     r"\banswer\b[\s*_]*(?:(?:would|must|should|could)\s+be\b|(?:is|was|be)\b|[:=])"
-    rf"[\s*_:]*(?:(?:the\s+)?(?:option|choice|letter)\b)?{_LETTER}",
+    rf"(?:[\s*_:]*(?:the\s+)?(?:option|choice|letter)\b)?{_LETTER}",
     re.IGNORECASE,
 )
 _MENTIONED = re.compile(rf"\b(?:answer|option|choice|letter)\b{_LETTER}", re.IGNORECASE)
 _ENCLOSED = re.compile(r"[(\[]\s*([A-Za-z])\s*[)\]]")
 _LEADING = re.compile(r"([A-Za-z])[^\S\n]*(?:\n|$|[*\"`)\]}]|[.:](?!\s*[a-z]\.))")  # not "e.g. this"
 _ALONE = re.compile(r"(?<![A-Za-z0-9'])(?<![A-Z]\.)([A-Z])(?![A-Za-z0-9'+#]|-[A-Za-z])")
-_BOXED = re.compile(r"\\boxed\s*\{\s*(?:\\text\s*\{)?\s*([^{}]*?)\s*\}+")
+_BOXED = re.compile(r"\\boxed\s*\{(?:\s*\\text\s*\{)?([^{}]*)\}")
 
 
 def read_choice(text: str, options: Mapping[str, str]) -> str | None:
@@ -121,7 +121,7 @@ def _last(pattern: re.Pattern[str], text: str, letters: set[str]) -> str | None:
         word = _PRONOUN if letter in "iI" else _ARTICLE if letter in "aA" else None
         if letter.upper() not in letters or (word and word.match(text, end)):
             continue
-        if _DENIED_BEFORE.search(text[max(0, start - 60) : start]) or _DENIED_AFTER.match(text, end):
+        if _denied_before(text, start) or _DENIED_AFTER.match(text, end):
             continue
         found = letter.upper()
     return found
@@ -129,19 +129,20 @@ def _last(pattern: re.Pattern[str], text: str, letters: set[str]) -> str | None:
 
 def _named_option(text: str, options: Mapping[str, str]) -> str | None:
     """The one option whose text stands in `text`, undenied; a longer option hides those inside it."""
-    said = _normal(text)
-    hits: list[tuple[int, int, str]] = []
+    said, named = _normal(text), set()
+    wanted: dict[str, set[str]] = {}
     for letter, option in options.items():
-        wanted = _normal(option)
-        for match in re.finditer(rf"(?<!\w)(?<!\d\.){re.escape(wanted)}(?!\w|\.\d)", said) if wanted else ():
-            if not _DENIED_BEFORE.search(said[: match.start()]):
-                hits.append((match.start(), match.end(), letter.upper()))
-    outer = {
-        letter
-        for start, end, letter in hits
-        if not any(s <= start and end <= e and (s, e) != (start, end) for s, e, _ in hits)
-    }
-    return outer.pop() if len(outer) == 1 else None
+        wanted.setdefault(_normal(option), set()).add(letter.upper())
+    for option in sorted(filter(None, wanted), key=len, reverse=True):
+        found = re.compile(rf"(?<!\w)(?<!\d\.){re.escape(option)}(?!\w|\.\d)")
+        if any(not _denied_before(said, match.start()) for match in found.finditer(said)):
+            named |= wanted[option]
+        said = found.sub(",", said)
+    return named.pop() if len(named) == 1 else None
+
+
+def _denied_before(text: str, at: int) -> bool:
+    return bool(_DENIED_BEFORE.search(text[max(0, at - 60) : at]))
 
 
 def _normal(text: str) -> str:

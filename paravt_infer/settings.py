@@ -69,7 +69,7 @@ class Settings(BaseModel):
     @model_validator(mode="after")
     def _bounds_in_order(self) -> "Settings":
         if self.min_pixels > self.max_pixels:
-            raise ValueError(f"min_pixels ({self.min_pixels}) is above max_pixels ({self.max_pixels}); lower it")
+            raise ValueError(f"setting min_pixels ({self.min_pixels}) is above max_pixels ({self.max_pixels})")
         return self
 
     @classmethod
@@ -107,6 +107,8 @@ def first_fault(error: ValidationError, what: str, *, known: Iterable[str] = ())
         near = get_close_matches(name, list(known), n=1)
         there = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}" if known else ""
         return f"{place}there is none of this name{there}"
+    if kind == "value_error":  # a check of our own: its words say it all
+        return f"{place}{fault['ctx']['error']}"
     message = re.sub(r"^[A-Z][a-z]+ should ", "must ", fault["msg"])
     message = re.sub(r", (?:unable|got) .*", "", message)
     message = message.replace("greater than or equal to", "at least").replace("less than or equal to", "at most")

@@ -25,6 +25,8 @@ def parse_time(value: Any) -> float:
         raise ValueError(f"not a time: a {type(value).__name__}")
     if not isinstance(value, str):
         return _to_float(value)
+    if len(value) > 100:
+        raise ValueError(f"not a time: {len(value)} characters")
     text = _UNIT.sub("", value.strip())
     if text.lower().lstrip("+-") in {"nan", "inf", "infinity"} or _NUMBER.fullmatch(text):
         return float(text)

@@ -1,4 +1,4 @@
-"""What all tests share: a tiny checkpoint, small videos, and one real SGLang server on the CPU, each made once a run."""
+"""What all tests share: a tiny checkpoint, a small video, and one real SGLang server on the CPU."""
 
 import asyncio
 import os
@@ -48,6 +48,7 @@ def cpu_server(model: Path) -> Server:
         arguments=[
             *("--device", "cpu", "--attention-backend", "torch_native", "--mem-fraction-static", "0.3"),
             *("--max-total-tokens", "32768", "--context-length", "16384"),
+            "--sleep-on-idle",  # or it takes a whole core from the tests that run beside it
         ],
         environment={
             "PYTHONPATH": os.pathsep.join([str(HERE / "sglang_cpu"), os.environ.get("PYTHONPATH", "")]),

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
-from queue import SimpleQueue
+from queue import LifoQueue
 from typing import Any
 
 from paravt_infer.errors import VideoError
@@ -74,7 +74,7 @@ class DecodePool:
         """Read requests that reached a worker: what the cache did not answer."""
         self.killed = 0
         """Workers that were late or died, each replaced."""
-        self._idle: SimpleQueue[_Worker | None] = SimpleQueue()
+        self._idle: LifoQueue[_Worker | None] = LifoQueue()  # a running worker is taken first
         self._alive: set[_Worker] = set()
         self._lock = threading.Lock()
         self._closed = False

@@ -50,8 +50,11 @@ def _open(path: str) -> Any:
     except OSError as error:
         raise VideoError(f"{path}: cannot be read ({error.strerror}); check its permissions") from None
     with container:
-        if _pictures(container) is None:
+        stream = _pictures(container)
+        if stream is None:
             raise VideoError(f"{path}: has no video stream (sound or text only); name a file with pictures")
+        if stream.codec_context is None:
+            raise VideoError(f"{path}: its codec is unknown here; convert it to H.264, or update PyAV")
         yield container
 
 
@@ -285,7 +288,7 @@ class DecordReader:
         except (RuntimeError, IndexError, decord.DECORDError) as error:
             line = str(error).strip().splitlines()[-1][:200] if str(error).strip() else type(error).__name__
             raise VideoError(f"{index.info.path}: decord cannot read it ({line}); use the pyav reader") from None
-        return _resized(list(pictures), index.info.rotation, size)
+        return _resized(list(pictures), 0, size)  # decord has turned them
 
 
 class TorchcodecReader:

@@ -120,7 +120,15 @@ def test_the_text_of_just_one_option_names_it(text: str, letter: str | None) -> 
 )
 def test_a_number_is_not_found_inside_another(text: str, letter: str) -> None:
     assert read_choice(text, NUMBERS) == letter
-    assert read_choice("At 30.5 or 133", NUMBERS) is None
+    assert read_choice("At 30.5 or 133 or 0.3", NUMBERS) is None
+
+
+def test_a_longer_option_hides_those_inside_it() -> None:
+    options = {"A": "red", "B": "dark red", "C": "a dark red car"}
+    assert read_choice("I see dark red.", options) == "B"
+    assert read_choice("I see a dark red car.", options) == "C"
+    assert read_choice("I see red.", options) == "A"
+    assert read_choice("I see dark red and red.", options) is None
 
 
 @pytest.mark.parametrize(
@@ -194,8 +202,8 @@ def test_a_letter_that_is_denied_is_none(text: str, letter: str | None) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "", "the", "...", "?", "I Can't tell", "I can't tell", "I’d say nothing", "a 3D model", "an X-ray",
-        "e.g. this one", "C++ code", "A strange thing", "K", "AB", "The answer is unclear", "<answer></answer>",
+        "", "the", "...", "?", "I Can't tell", "I can't tell", "I’d say nothing", "a 3D model", "It was D-Day",
+        "e.g. this one", "C++ code", "in the U.S.A. today", "A strange thing", "K", "AB", "The answer is unclear", "<answer></answer>",
         "[LMMS_EVAL_REQUEST_FAILED after 5 tries] Connection error.",
     ],
 )  # fmt: skip
@@ -245,6 +253,13 @@ WORDS = st.sampled_from(
         "a man",
     ]
 )
+
+
+@pytest.mark.parametrize("said", ["\\boxed{", "answer", "answer is", "A", "I can't", "a red car", "not"])
+@pytest.mark.parametrize("filler", [" ", "*", " a blue car ", " A "], ids=["blanks", "stars", "options", "letters"])
+def test_long_texts_are_read_too(said: str, filler: str) -> None:
+    assert read_choice(f"{said}{filler * 3000}?", CARS) in {*CARS, None}
+    assert read_choice(f"{said}{filler * 3000}\nThe answer is D", CARS) == "D"
 
 
 @given(st.text() | st.lists(WORDS, max_size=10).map("".join), st.dictionaries(st.sampled_from("ABCDEFGHIJ"), st.text()))

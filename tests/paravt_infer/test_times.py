@@ -34,7 +34,6 @@ TIMELIKE = st.text(alphabet="0123456789:.,+-eE snainfNDHMS\u0663\n", max_size=14
         ("+4", 4.0),
         ("1e2", 100.0),
         ("1e999", math.inf),
-        ("9" * 400, math.inf),
         ("90 s", 90.0),
         ("90s", 90.0),
         ("1.5 Seconds", 1.5),
@@ -47,7 +46,6 @@ TIMELIKE = st.text(alphabet="0123456789:.,+-eE snainfNDHMS\u0663\n", max_size=14
         ("1:02:03", 3723.0),
         ("100:00:00", 360000.0),
         ("01:15 s", 75.0),
-        ("9" * 400 + ":00:00", math.inf),
     ],
     ids=lambda value: str(value)[:12],
 )
@@ -99,7 +97,8 @@ for _ in range(100_000):
         pytest.param("01:60", id="60 seconds below minutes"),
         pytest.param("01:59.5.1", id="two points in a clock"),
         pytest.param("1:60:00", id="60 minutes below hours"),
-        pytest.param("9" * 5000 + ":00:00", id="more digits than Python converts"),
+        pytest.param("9" * 5000, id="more digits than Python converts"),
+        pytest.param("1" + " " * 100_000 + "x", id="very long"),
     ],
 )
 def test_anything_else_is_no_time(written: Any) -> None:

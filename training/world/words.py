@@ -34,7 +34,7 @@ def vocabulary() -> list[str]:
     Read from traces, of which there are enough to hold each wording with each colour and shape. Takes seconds.
     """
     mix = Mix(perception=1, parallel=1, sequential=1, overview=1, reasoning=1, direct=1, frames=0.5, tool_code=0.5)
-    parts = {"system\n", "user\n", "assistant\n"}
+    parts = {*TAGS, "system\n", "user\n", "assistant\n"}
     for number in range(2000):
         for said in trace_at(0, "train", number, mix).messages:
             parts.update(part for part in said.parts if isinstance(part, str))

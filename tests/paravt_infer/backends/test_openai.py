@@ -5,8 +5,8 @@ import json
 from typing import Any
 
 import pytest
-
 from forms import call_text
+
 from paravt_infer import Engine, Settings
 from paravt_infer.backends.launch import Server
 from paravt_infer.backends.openai import OpenAIBackend

@@ -204,17 +204,21 @@ def test_the_checksum_tells_protocols_and_system_prompts_apart() -> None:
     assert len({protocol.checksum() for protocol in protocols}) == len(protocols)
 
 
+said = get_protocol("direct").question_text
+
+
 @pytest.mark.parametrize(
     ("method", "changed"),
     [
         ("timed", lambda self, frames: [part for frame in frames for part in (f"[{frame.time}]", frame)]),
-        ("question_text", lambda self, question: "?"),
+        ("question_text", lambda self, question: "Q?" if question.kind == "grounding" else said(question)),
+        ("question_text", lambda self, question: said(question) if question.kind == "grounding" else "Q?"),
         ("subtitle_text", lambda self, subtitles: "subtitles"),
         ("told_parts", lambda self, told: ["evidence"]),
         ("ask_answer", lambda self, question: [Message(role="user", parts=["answer!"])]),
         ("tools", lambda self: [{"name": "zoom"}]),
     ],
-    ids=["frame times", "question", "subtitles", "evidence", "asking", "tools"],
+    ids=["frame times", "span", "question", "subtitles", "evidence", "asking", "tools"],
 )
 @ALL
 def test_the_checksum_changes_with_every_word_that_is_said(name: str, method: str, changed: Any) -> None:

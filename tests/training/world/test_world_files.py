@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +11,7 @@ import pytest
 from paravt_infer.times import parse_time
 from paravt_infer.video.readers import get_reader, read_index
 from training.world import samples
-from training.world.build import SCHEMA, build, row_of
+from training.world.build import SCHEMA, build, main, row_of
 from training.world.questions import TYPES, question_at
 from training.world.render import FPS
 from training.world.scene import Scene
@@ -54,24 +52,29 @@ def test_frames_in_tool_turns_are_video_parts_of_their_windows() -> None:
     assert re.fullmatch(r"1\. \[.*\] 5 frames:", tool["content"][0]["text"])
 
 
-def test_the_command_writes_questions_and_their_videos(tmp_path: Path) -> None:
-    def run(*more: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "training.world.build", *more]
-        return subprocess.run(command, capture_output=True, text=True)
+def test_the_command_writes_questions_and_their_videos(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(*more: str) -> str:
+        monkeypatch.setattr("sys.argv", ["build", *more])
+        main()
+        return capsys.readouterr().out.strip()
 
-    first = run(str(tmp_path / "a"), "--split", "test", "--count", "3", "--seed", "5")
-    assert first.returncode == 0 and first.stdout.strip().endswith("3 rows about 1 videos")
+    asked = ("--split", "test", "--count", "3", "--seed", "5")
+    assert run(str(tmp_path / "a"), *asked).endswith("3 rows about 1 videos")
     (video,) = (tmp_path / "a" / "videos").iterdir()
     rows = pq.read_table(tmp_path / "a" / "test.parquet").to_pylist()
     assert [[message["role"] for message in json.loads(row["messages"])] for row in rows] == [["system", "user"]] * 3
     assert read_index(str(video)).info.duration == rows[0]["extra_info"]["duration"]
-    assert run(str(tmp_path / "b"), "--split", "test", "--count", "3", "--seed", "5", "--no-videos").returncode == 0
+    run(str(tmp_path / "b"), *asked, "--no-videos")
     assert (tmp_path / "a/test.parquet").read_bytes() == (tmp_path / "b/test.parquet").read_bytes()
     blocked = tmp_path / "file"
     blocked.touch()
-    for bad in ((str(blocked), "--count", "1"), (str(tmp_path / "c"), "--count", "0")):
-        failed = run(*bad)
-        assert failed.returncode != 0 and "Traceback" not in failed.stderr and failed.stderr.strip()
+    with pytest.raises(SystemExit, match=r"cannot be written \(.*\); choose another folder"):
+        run(str(blocked), "--count", "1")
+    with pytest.raises(SystemExit):
+        run(str(tmp_path / "c"), "--count", "0")
+    assert "--count must be at least 1, not 0" in capsys.readouterr().err
 
 
 LISTING = json.loads((samples.FOLDER / "samples.json").read_text())

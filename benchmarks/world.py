@@ -1,0 +1,197 @@
+"""What a checkpoint can do on the sample world's fixed test set, greedy: ``python -m benchmarks.world MODEL``.
+
+500 questions about 100 videos, asked five ways with the same 8-frame overview: directly, and with all four
+combinations of dispatch and evidence. With --server, the same questions are also asked over SGLang, and the
+answers of both backends are compared. ``--out docs/world.md`` writes the tables.
+"""
+
+import argparse
+import asyncio
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import Progress, track
+
+from benchmarks.machine import machine, markdown
+from paravt_infer import Engine, Rollout, Settings, open_backend
+from paravt_infer.backends import Backend
+from paravt_infer.protocols import get_protocol
+from paravt_infer.rollout import Turn
+from training.world.grading import grade
+from training.world.questions import WorldQuestion, fixed_test_set
+from training.world.render import write_video
+from training.world.windows import summary
+
+FRAMES = 8
+MODES: dict[str, dict[str, str]] = {
+    "direct (overview only)": {"protocol": "direct"},
+    "parallel, text": {"dispatch": "parallel", "evidence": "text"},
+    "sequential, text": {"dispatch": "sequential", "evidence": "text"},
+    "parallel, frames": {"dispatch": "parallel", "evidence": "frames"},
+    "sequential, frames": {"dispatch": "sequential", "evidence": "frames"},
+}
+MAIN = "parallel, text"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """A question and what came of it."""
+
+    question: WorldQuestion
+    rollout: Rollout
+
+    @property
+    def score(self) -> float:
+        return grade(self.question, self.rollout.answer_text)
+
+
+def write_videos(questions: Iterable[WorldQuestion], folder: Path) -> None:
+    """The questions' videos, those that are not there yet."""
+    folder.mkdir(parents=True, exist_ok=True)
+    scenes = {question.question.video: question.scene for question in questions}
+    todo = [(path, scene) for path, scene in scenes.items() if not Path(path).exists()]
+    for path, scene in track(todo, "videos", console=Console(stderr=True), disable=not todo):
+        write_video(scene, Path(path))
+
+
+async def run(backend: Backend, questions: list[WorldQuestion], mode: str, settings: Settings) -> list[Asked]:
+    """All questions in one mode, in their order."""
+    by_id = {question.question.id: question for question in questions}
+    answered: dict[str, Asked] = {}
+    with Progress(console=Console(stderr=True)) as progress:
+        task = progress.add_task(f"{mode} ({backend.name})", total=len(questions))
+        async with Engine(backend, settings) as engine:
+            async for rollout in engine.ask_many([q.question for q in questions], concurrency=8):
+                answered[rollout.question.id] = Asked(question=by_id[rollout.question.id], rollout=rollout)
+                progress.advance(task)
+    return [answered[question.question.id] for question in questions]
+
+
+def accuracy(asked: Iterable[Asked], kind: str | None = None) -> float:
+    """Mean score in percent, of one kind of question or of all."""
+    scores = [one.score for one in asked if kind is None or one.question.question.kind == kind]
+    return 100 * sum(scores) / len(scores) if scores else float("nan")
+
+
+def well_formed(turn: Turn) -> bool:
+    """Whether a turn thinks, closes its thought, and then calls without a fault or answers."""
+    thought, closed, rest = turn.response.partition("</think>")
+    calls = get_protocol("paravt").parse(turn.response)
+    sound = bool(calls) and all(
+        call.fault is None and not call.repairs and call.syntax == "tool_call" for call in calls
+    )
+    answers = rest.count("<answer>") == rest.count("</answer>") == 1 and not calls
+    return thought.lstrip().startswith("<think>") and bool(closed) and (sound or answers)
+
+
+def described(asked: Iterable[Asked]) -> list[bool]:
+    """For each summary of a sub-agent, whether it says exactly what its window's frames show."""
+    return [
+        call.text == summary(one.question.scene, (call.used[0], call.used[1]))
+        for one in asked
+        for call in one.rollout.evidence
+        if call.sub_agent is not None and call.used is not None and call.status == "ok"
+    ]
+
+
+def tables(results: dict[str, list[Asked]]) -> str:
+    """The figures as Markdown."""
+    rows = []
+    for mode, asked in results.items():
+        usage = [one.rollout.usage for one in asked]
+        rows.append(
+            [
+                mode,
+                *(f"{accuracy(asked, kind):.1f}" for kind in ("choice", "open", "grounding")),
+                f"{statistics.fmean(u.calls for u in usage):.2f}",
+                f"{statistics.fmean(u.main_visual_tokens for u in usage):.0f}",
+                f"{statistics.median(u.seconds for u in usage):.2f}",
+                str(sum(one.rollout.status == "failed" for one in asked)),
+            ]
+        )
+    head = [
+        "mode",
+        "choice %",
+        "open %",
+        "grounding mIoU",
+        "calls",
+        "visual tokens, main",
+        "seconds (median)",
+        "failed",
+    ]
+    text = markdown(head, rows)
+    main = results[MAIN]
+    turns = [turn for one in main for turn in one.rollout.turns]
+    exact = described(main)
+    form = 100 * sum(map(well_formed, turns)) / len(turns)
+    text += f"\n- Well-formed turns ({MAIN}): {form:.1f}% of {len(turns)}.\n"
+    if exact:
+        right = 100 * sum(exact) / len(exact)
+        text += f"- Sub-agents that say exactly what their window shows: {right:.1f}% of {len(exact)}.\n"
+    types: dict[str, list[Asked]] = defaultdict(list)
+    for one in main:
+        types[f"{one.question.type} ({one.question.question.kind})"].append(one)
+    scores = ", ".join(f"{name} {accuracy(asked):.0f}" for name, asked in sorted(types.items()))
+    return text + f"- By type of question ({MAIN}): {scores}.\n"
+
+
+async def latencies(backend: Backend, questions: list[WorldQuestion], settings: Settings) -> float:
+    """Median of sequential over parallel seconds, on questions that name two or more times, one at a time, in turn."""
+    ratios = []
+    async with Engine(backend, settings) as engine:
+        for question in questions:
+            parallel = await engine.ask(question.question)
+            one_by_one = settings.model_copy(update={"dispatch": "sequential"})
+            sequential = await engine.ask(question.question, settings=one_by_one)
+            ratios.append(sequential.usage.seconds / parallel.usage.seconds)
+    return float(statistics.median(ratios))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("model", help="the checkpoint's folder")
+    parser.add_argument("--server", help="an SGLang server of the same checkpoint, to compare with")
+    parser.add_argument(
+        "--videos", type=Path, default=Path(".cache/world"), help="where the test set's videos are kept"
+    )
+    parser.add_argument("--count", type=int, default=500, help="only the first so many questions (for a quick look)")
+    parser.add_argument("--modes", nargs="*", default=list(MODES), help="only these ways of asking")
+    parser.add_argument("--out", type=Path, help="write the tables here as Markdown")
+    options = parser.parse_args()
+    questions = fixed_test_set(str(options.videos))[: options.count]
+    write_videos(questions, options.videos)
+    common = Settings(frames=FRAMES, max_new_tokens=512)
+
+    def ask(mode: str, server: str | None) -> list[Asked]:
+        backend = open_backend(
+            model=options.model, servers=[server] if server else [], device=None if server else "cpu"
+        )
+        return asyncio.run(run(backend, questions, mode, common.model_copy(update=MODES[mode])))
+
+    results = {mode: ask(mode, None) for mode in dict.fromkeys([*options.modes, MAIN])}
+    text = f"{len(questions)} questions of the fixed test set, greedy, {FRAMES} overview frames, in process.\n\n"
+    text += tables(results)
+    several = [question for question in questions if len(question.times) >= 2][:40]
+    backend = open_backend(model=options.model, device="cpu")
+    ratio = asyncio.run(latencies(backend, several, common))
+    text += f"- Sequential over parallel seconds, {len(several)} questions of two or more times: {ratio:.2f}.\n"
+    if options.server:
+        there = ask(MAIN, options.server)
+        same = [a.rollout.answer_text == b.rollout.answer_text for a, b in zip(results[MAIN], there, strict=True)]
+        text += f"- SGLang and in process give the same answer to {100 * sum(same) / len(same):.1f}% ({MAIN}); "
+        text += f"over SGLang: choice {accuracy(there, 'choice'):.1f}%.\n"
+        backend = open_backend(model=options.model, servers=[options.server])
+        ratio = asyncio.run(latencies(backend, several, common))
+        text += f"- Sequential over parallel seconds, the same questions, over SGLang: {ratio:.2f}.\n"
+    print(text)
+    if options.out:
+        made = f"Made by `python -m benchmarks.world` on: {machine('torch', 'transformers', 'sglang')}.\n\n"
+        options.out.write_text("# The bundled checkpoint on the sample world\n\n" + made + text)
+
+
+if __name__ == "__main__":
+    main()
