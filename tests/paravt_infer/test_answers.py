@@ -203,7 +203,8 @@ def test_a_letter_that_is_denied_is_none(text: str, letter: str | None) -> None:
     "text",
     [
         "", "the", "...", "?", "I Can't tell", "I can't tell", "I’d say nothing", "a 3D model", "It was D-Day",
-        "e.g. this one", "C++ code", "in the U.S.A. today", "A strange thing", "K", "AB", "The answer is unclear", "<answer></answer>",
+        "e.g. this one", "C++ code", "in the U.S.A. today",
+        "A strange thing", "K", "AB", "The answer is unclear", "<answer></answer>",
         "[LMMS_EVAL_REQUEST_FAILED after 5 tries] Connection error.",
     ],
 )  # fmt: skip

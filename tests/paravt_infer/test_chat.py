@@ -213,17 +213,22 @@ def test_a_template_that_loses_the_frames_of_tool_messages_is_refused(chat: Chat
     )
 
 
-@pytest.mark.parametrize(
-    "template",
-    [
-        HEAD + "{% if loop.last or m.role != 'assistant' %}" + CONTENT + "{% endif %}" + TAIL,
-        HEAD + "{{ 'again: ' if loop.last and m.role == 'assistant' }}" + CONTENT + TAIL,
-    ],
-    ids=["drops it", "writes before it"],
-)
-def test_a_template_that_rewrites_an_earlier_turn_is_refused(chat: Chat, template: str) -> None:
-    rewriting = with_template(chat, template)
-    assert "rewrites earlier turns" in fault(lambda: rewriting.after([], get_protocol("tools").ask_answer(QUESTION)))
+def test_a_template_that_drops_earlier_words_is_refused(chat: Chat) -> None:
+    forgetful = with_template(
+        chat, HEAD + "{% if loop.last or m.role != 'assistant' %}" + CONTENT + "{% endif %}" + TAIL
+    )
+    line = fault(lambda: forgetful.after([], get_protocol("tools").ask_answer(QUESTION)))
+    assert "drops an assistant's words" in line
+
+
+def test_a_template_that_rewrites_earlier_thoughts_can_be_continued(chat: Chat) -> None:
+    """As those of thinking models do: what it makes of earlier turns does not matter, they are ids already."""
+    thinking = with_template(
+        chat, HEAD + "{{ '<think></think>' if loop.last and m.role == 'assistant' }}" + CONTENT + TAIL
+    )
+    asked = get_protocol("tools").ask_answer(QUESTION)
+    plain = with_template(chat, HEAD + CONTENT + TAIL)
+    assert thinking.after([], asked) == plain.after([], asked)
 
 
 @pytest.mark.parametrize(

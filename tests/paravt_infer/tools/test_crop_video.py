@@ -107,8 +107,8 @@ def test_an_end_beyond_the_video_is_moved_to_its_end_and_recorded(start: float, 
     ],
     ids=[
         "nothing", "no end", "no start", "end null", "path and one", "only a path", "word", "word of two lines", "list",
-        "boolean", "number too long to show", "NaN", "inf", "-inf", "huge", "negative", "both negative", "end negative", "empty",
-        "backwards", "backwards beyond", "beyond", "far beyond",
+        "boolean", "number too long to show", "NaN", "inf", "-inf", "huge", "negative", "both negative",
+        "end negative", "empty", "backwards", "backwards beyond", "beyond", "far beyond",
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_window_has_a_name(call: ParsedCall, name: Fault, says: str) -> None:

@@ -1,6 +1,5 @@
 """The videos these tests ask for frames: every frame carries its own number, and every way to harm a file is here."""
 
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -80,20 +79,6 @@ def write(name: str, folder: Path) -> Path:
     return write_numbered(folder / film.file, **film.arguments)
 
 
-def remuxed(source: Path, to: Path, *, later: float = 0.0, **options: str) -> Path:
-    """The same packets in another file, which starts `later` seconds into them: the cut is no key frame's place."""
-    with av.open(str(source)) as given, av.open(str(to), "w", options=options) as made:
-        stream = given.streams.video[0]
-        copy = made.add_stream_from_template(stream)
-        ticks = round(later / stream.time_base)
-        for packet in given.demux(stream):
-            if packet.size:
-                packet.pts, packet.dts = packet.pts - ticks, packet.dts - ticks
-                packet.stream = copy
-                made.mux(packet)
-    return to
-
-
 def without_frames(to: Path) -> Path:
     """A file with a header for pictures, and none in it."""
     with av.open(str(to), "w") as container:
@@ -133,39 +118,6 @@ def single_colour(to: Path, yuv: tuple[int, int, int], **tags: str) -> Path:
             frame.pts = number
             container.mux(stream.encode(frame))
         container.mux(stream.encode())
-    return to
-
-
-def cut(source: Path, to: Path, *, part: float, behind: bytes = b"") -> Path:
-    """The first `part` of the file's bytes; with `behind`, all bytes up to those and that part of the rest."""
-    data = source.read_bytes()
-    start = data.index(behind)
-    to.write_bytes(data[: start + int((len(data) - start) * part)])
-    return to
-
-
-def with_noise(source: Path, to: Path, *, at: float, length: int) -> Path:
-    """The file with `length` bytes, from `at` of it on, replaced by noise."""
-    data = bytearray(source.read_bytes())
-    start = int(len(data) * at)
-    data[start : start + length] = np.random.default_rng(length + start).bytes(length)
-    to.write_bytes(bytes(data))
-    return to
-
-
-def claiming(source: Path, to: Path, *, times_as_long: int) -> Path:
-    """An mp4 or mkv file whose header claims so many times its true duration (and number of frames, in mp4)."""
-    data = bytearray(source.read_bytes())
-    if source.suffix == ".mkv":
-        place = data.index(b"\x44\x89\x88") + 3  # the element Duration, eight bytes long
-        struct.pack_into(">d", data, place, struct.unpack_from(">d", data, place)[0] * times_as_long)
-        to.write_bytes(bytes(data))
-        return to
-    for box, offset in ((b"mvhd", 20), (b"mdhd", 20), (b"tkhd", 24), (b"stts", 12)):
-        place = data.index(box) + offset
-        (value,) = struct.unpack_from(">I", data, place)
-        struct.pack_into(">I", data, place, value * times_as_long)
-    to.write_bytes(bytes(data))
     return to
 
 

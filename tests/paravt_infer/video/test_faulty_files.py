@@ -5,9 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from films import SIZING, Films, claiming, cut, remuxed, replaced, sound_only, with_noise, without_frames
+from films import SIZING, Films, replaced, sound_only, without_frames
 
 from benchmarks.numbered import read_number
+from benchmarks.readers import claiming, cut, remuxed, with_noise
 from paravt_infer.errors import VideoError
 from paravt_infer.video.store import VideoStore
 
