@@ -29,7 +29,7 @@ help:
 	@touch .venv/core.stamp $@
 
 ask: .venv/core.stamp
-	@$(BIN)/python -m cli.samples
+	@$(BIN)/python -m cli.first_minute
 
 lint: .venv/test.stamp
 	@$(BIN)/ruff check .

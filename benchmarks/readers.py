@@ -282,7 +282,8 @@ def show(results: Sequence[Result]) -> None:
     console = Console()
     console.print(*machine(), sep="\n")
     for result in results:
-        table = Table("", *READERS, title=f"{result.title}: {result.note}", title_justify="left")
+        console.print("", result.note, sep="\n")
+        table = Table(result.title, *READERS)
         for case, row in result.rows.items():
             table.add_row(case, *cells(row))
         console.print(table)

@@ -8,7 +8,7 @@ import sys
 import typer
 
 import paravt_infer
-from cli import ask, doctor, probe, show
+from cli import ask, doctor, probe, samples, show
 
 app = typer.Typer(
     name="paravt",
@@ -20,6 +20,7 @@ app = typer.Typer(
 app.command("ask")(ask.ask)
 app.command("show")(show.show)
 app.command("probe")(probe.probe)
+app.command("samples")(samples.samples)
 app.command("doctor")(doctor.doctor)
 
 

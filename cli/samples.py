@@ -1,25 +1,24 @@
-"""``python -m cli.samples``: asks a question about a video that ships with the package, as `make ask` does."""
+"""`paravt samples`: the videos that ship with the package, each with a question and its right answer."""
 
-import json
-import shlex
-import sys
-from importlib.resources import files
+from typing import Annotated
 
-
-def main() -> None:
-    """Print the command, then run it."""
-    folder = files("paravt_infer") / "samples"
-    sample = json.loads((folder / "samples.json").read_text())[0]
-    command = ["ask", str(folder / sample["path"]), sample["question"]]
-    for letter, text in sample["options"].items():
-        command += ["--option", f"{letter}={text}"]
-    command.append("--rehearse")
-    print("paravt " + shlex.join(command), file=sys.stderr)
-    sys.argv = ["paravt", *command]
-    from cli.main import main as paravt
-
-    paravt()
+import typer
 
 
-if __name__ == "__main__":
-    main()
+def samples(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON: path, question, options, answer.")] = False,
+) -> None:
+    """List the sample videos, each with a question and the right answer."""
+    import json
+    import shlex
+
+    from paravt_infer import bundled
+
+    found = bundled.samples()
+    if as_json:
+        print(json.dumps([sample.as_dict() for sample in found], indent=1))
+        return
+    for sample in found:
+        options = " ".join(f"-o {shlex.quote(f'{letter}={text}')}" for letter, text in sample.options.items())
+        print(f"paravt ask {shlex.quote(sample.path)} {shlex.quote(sample.question)} {options}")
+        print(f"  right: {sample.answer}. {sample.options[sample.answer]}  ({sample.note})\n")

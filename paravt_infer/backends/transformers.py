@@ -68,13 +68,11 @@ class TransformersBackend(Backend):
 
     def sizing(self, min_pixels: int, max_pixels: int) -> FrameSizing:
         assert self._files is not None, "start() comes first"
-        # Frames are given to the processor at their final size, so its own bounds do not matter here.
+        files = self._files
+        # Frames are given to the processor at their final size: its lower bound, above which a server would
+        # enlarge them, does not matter here. Its upper one is what the model was trained for.
         return processor_sizing(
-            multiple=self._files.multiple,
-            floor=1,
-            ceiling=1 << 30,
-            min_pixels=min_pixels,
-            max_pixels=max_pixels,
+            multiple=files.multiple, floor=1, ceiling=files.max_pixels, min_pixels=min_pixels, max_pixels=max_pixels
         )
 
     def versions(self) -> dict[str, str]:

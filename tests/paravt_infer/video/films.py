@@ -1,4 +1,4 @@
-"""The videos these tests ask for frames: every frame carries its own number, and every way to harm a file is here."""
+"""The videos these tests ask for frames: every frame carries its own number. And files that hold none."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,0 +1,24 @@
+"""What `make ask` runs: prints an ask command about the first sample video, then runs it."""
+
+import shlex
+import sys
+
+from cli.main import main
+from paravt_infer import bundled
+
+
+def first_minute() -> None:
+    """Ask the first sample's question with what ships."""
+    sample = bundled.samples()[0]
+    command = ["ask", sample.path, sample.question]
+    for letter, text in sample.options.items():
+        command += ["--option", f"{letter}={text}"]
+    if bundled.checkpoint() is None:
+        command.append("--rehearse")
+    print("paravt " + shlex.join(command), file=sys.stderr)
+    sys.argv = ["paravt", *command]
+    main()
+
+
+if __name__ == "__main__":
+    first_minute()

@@ -1,0 +1,35 @@
+"""What ships inside the package: a small checkpoint of the sample world, and sample videos with their questions."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+_HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """A video that ships, and a question about it with the right answer."""
+
+    path: str
+    question: str
+    options: dict[str, str]
+    answer: str
+    """The right option's letter."""
+    note: str = ""
+
+    def as_dict(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def samples() -> list[Sample]:
+    """The sample videos, paths absolute."""
+    folder = _HERE / "samples"
+    listed = json.loads((folder / "samples.json").read_text(encoding="utf-8"))
+    return [Sample(**{**one, "path": str(folder / one["path"])}) for one in listed]
+
+
+def checkpoint() -> Path | None:
+    """The folder of the bundled checkpoint; None where this copy of the package ships none."""
+    folder = _HERE / "checkpoint"
+    return folder if (folder / "config.json").is_file() else None
