@@ -1,0 +1,1 @@
+"""The lmms-eval plug-in: the adapter, and one folder a benchmark. Nothing is here yet."""
