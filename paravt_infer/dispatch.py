@@ -2,8 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from paravt_infer.backends.base import Backend, Generation, Request, Sampling, seed_for
 from paravt_infer.errors import BackendError, ModelError, VideoError
@@ -62,7 +63,7 @@ async def run_calls(scene: Scene, turn: int, parsed: Sequence[ParsedCall], evide
     limit, faulty calls and windows already looked at are answered with an error; none of them stops the others.
     """
     first = len(evidence)
-    windows: list[Window | None] = []
+    windows: dict[int, Window] = {}
     for position, call in enumerate(parsed):
         tool = TOOLS.get(call.name)
         asked = tool.asked(call) if tool else None
@@ -75,23 +76,20 @@ async def run_calls(scene: Scene, turn: int, parsed: Sequence[ParsedCall], evide
             asked=list(asked) if asked else None,
             started=scene.now(),
         )
-        window = None
         try:
-            window = _checked(scene, call, position, evidence)
+            window = windows[position] = _checked(scene, call, position, evidence)
             record.used, record.clamped = [window.start, window.end], window.clamped
         except CallFault as fault:
             _fail(record, fault)
         evidence.append(record)
-        windows.append(window)
     scene.changed()
 
     records = evidence[first:]
     # Decoding of all windows starts at once, each in a worker of its own.
-    decodes = {number: asyncio.create_task(_decode(scene, window)) for number, window in enumerate(windows) if window}
+    decodes = {number: asyncio.create_task(_decode(scene, window)) for number, window in windows.items()}
     runs = [
-        _run(scene, record, window, decodes[number], list(decodes.values()), number)
-        for number, (record, window) in enumerate(zip(records, windows, strict=True))
-        if window
+        _run(scene, records[number], _examine(scene, records[number], window, decodes, number))
+        for number, window in windows.items()
     ]
     try:
         await asyncio.gather(*runs)
@@ -147,20 +145,13 @@ async def _decode(scene: Scene, window: Window) -> list[Frame]:
     return await scene.store.frames(scene.question.video, times, scene.sizing)
 
 
-async def _run(
-    scene: Scene,
-    record: Evidence,
-    window: Window,
-    decode: "asyncio.Task[list[Frame]]",
-    decodes: "list[asyncio.Task[list[Frame]]]",
-    number: int,
-) -> None:
+async def _run(scene: Scene, record: Evidence, examine: Coroutine[Any, Any, None]) -> None:
     """One call, from decoding to evidence. Never raises but when cancelled: what goes wrong is an error response."""
     record.started = scene.now()
     record.status = "decoding"
     scene.changed()
     try:
-        await asyncio.wait_for(_examine(scene, record, window, decode, decodes, number), scene.settings.call_seconds)
+        await asyncio.wait_for(examine, scene.settings.call_seconds)
     except CallFault as fault:
         _fail(record, fault)
     except asyncio.TimeoutError:
@@ -172,17 +163,13 @@ async def _run(
 
 
 async def _examine(
-    scene: Scene,
-    record: Evidence,
-    window: Window,
-    decode: "asyncio.Task[list[Frame]]",
-    decodes: "list[asyncio.Task[list[Frame]]]",
-    number: int,
+    scene: Scene, record: Evidence, window: Window, decodes: "dict[int, asyncio.Task[list[Frame]]]", number: int
 ) -> None:
+    """Look at the window of the turn's call `number`. Raises CallFault."""
     try:
         if scene.backend.batches:
-            await asyncio.wait(decodes)  # sub-agents that are sent together run together
-        frames = await asyncio.shield(decode)
+            await asyncio.wait(decodes.values())  # sub-agents that are sent together run together
+        frames = await asyncio.shield(decodes[number])
     except VideoError as error:
         raise CallFault(Fault.DECODE_FAILED, f"the window cannot be decoded: {error}") from None
     finally:
