@@ -311,15 +311,15 @@ def load(path: str | Path) -> Iterator[Rollout]:
             yield from_json(text, where=f"{path}, row {number}")
         return
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open(encoding="utf-8", newline="\n") as file:
+            if path.suffix != ".jsonl":
+                yield from_json(file.read(), where=str(path))
+                return
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    yield from_json(line, where=f"{path}, line {number}")
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path}: cannot be read as UTF-8 text ({error})") from None
-    if path.suffix == ".jsonl":
-        for number, line in enumerate(text.split("\n"), 1):
-            if line.strip():
-                yield from_json(line, where=f"{path}, line {number}")
-        return
-    yield from_json(text, where=str(path))
 
 
 def _parquet_texts(path: Path) -> Iterator[str]:

@@ -22,9 +22,9 @@ SAMPLES: tuple[tuple[str, Scene, dict[str, Any]], ...] = (
             duration=48,
             background="grey",
             events=(
-                Event(start=10, end=15, shape="circle", colour="red", x=0.35, y=0.45, radius=0.27),
-                Event(start=24, end=28, shape="square", colour="yellow", motion="right", y=0.6, radius=0.24),
-                Event(start=39, end=43, shape="star", colour="blue", x=0.6, y=0.55, radius=0.28),
+                Event(start=10, end=15, shape="circle", colour="red"),
+                Event(start=24, end=28, shape="square", colour="yellow", motion="right"),
+                Event(start=39, end=43, shape="star", colour="blue"),
             ),
         ),
         {
@@ -46,10 +46,10 @@ SAMPLES: tuple[tuple[str, Scene, dict[str, Any]], ...] = (
             duration=58,
             background="black",
             events=(
-                Event(start=7, end=11, shape="triangle", colour="green", motion="left", y=0.5, radius=0.27),
-                Event(start=18, end=21, shape="star", colour="yellow", x=0.4, y=0.4, radius=0.28),
-                Event(start=31, end=36, shape="circle", colour="white", motion="down", x=0.55, radius=0.25),
-                Event(start=48, end=52, shape="square", colour="purple", x=0.62, y=0.6, radius=0.26),
+                Event(start=7, end=11, shape="triangle", colour="green", motion="left"),
+                Event(start=18, end=21, shape="star", colour="yellow"),
+                Event(start=31, end=36, shape="circle", colour="white", motion="down"),
+                Event(start=48, end=52, shape="square", colour="purple"),
             ),
         ),
         {
@@ -71,11 +71,11 @@ SAMPLES: tuple[tuple[str, Scene, dict[str, Any]], ...] = (
             duration=60,
             background="brown",
             events=(
-                Event(start=6, end=10, shape="circle", colour="blue", motion="up", x=0.4, radius=0.26),
-                Event(start=16, end=20, shape="triangle", colour="yellow", x=0.6, y=0.5, radius=0.28),
-                Event(start=27, end=30, shape="square", colour="white", motion="right", y=0.4, radius=0.25),
-                Event(start=37, end=42, shape="star", colour="red", x=0.4, y=0.55, radius=0.29),
-                Event(start=50, end=54, shape="triangle", colour="green", motion="left", y=0.5, radius=0.27),
+                Event(start=6, end=10, shape="circle", colour="blue", motion="up"),
+                Event(start=16, end=20, shape="triangle", colour="yellow"),
+                Event(start=27, end=30, shape="square", colour="white", motion="right"),
+                Event(start=37, end=42, shape="star", colour="red"),
+                Event(start=50, end=54, shape="triangle", colour="green", motion="left"),
             ),
         ),
         {

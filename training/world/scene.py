@@ -72,7 +72,7 @@ class Event:
     """Its centre, as a part of the picture's width; of no account where it moves right or left."""
     y: float = 0.5
     """Its centre, as a part of the picture's height; of no account where it moves down or up."""
-    radius: float = 0.26
+    radius: float = 0.38
     """From its centre to the farthest it reaches, as a part of the picture's shorter side."""
 
     @property
@@ -122,7 +122,7 @@ class Scene:
         waits = sorted(draw.randint(0, free) for _ in lengths)
         events, before = [], MARGIN
         for length, wait, (shape, colour) in zip(lengths, waits, kinds, strict=True):
-            radius = draw.uniform(0.23, 0.29)
+            radius = draw.uniform(0.34, 0.42)
             near = radius + _EDGE
             events.append(
                 Event(
