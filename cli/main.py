@@ -8,7 +8,7 @@ import sys
 import typer
 
 import paravt_infer
-from cli import ask, doctor, probe, samples, show
+from cli import ask, data, doctor, probe, samples, show, train
 
 app = typer.Typer(
     name="paravt",
@@ -22,6 +22,8 @@ app.command("show")(show.show)
 app.command("probe")(probe.probe)
 app.command("samples")(samples.samples)
 app.command("doctor")(doctor.doctor)
+app.add_typer(data.app, name="data")
+app.add_typer(train.app, name="train")
 
 
 def _version(asked: bool) -> None:

@@ -110,7 +110,8 @@ def _messages(trace: Trace, video: str) -> list[dict[str, Any]]:
                 limit = trace.budget if said.role == "user" and trace.asked else WINDOW_FRAMES
                 content.append({"type": "video", "video": video, "start": start, "end": end, "frames": limit})
         plain = len(content) == 1 and content[0]["type"] == "text"
-        messages.append({"role": said.role, "content": content[0]["text"] if plain else content})
+        message = {"role": said.role, "content": content[0]["text"] if plain else content}
+        messages.append(message | ({"stopped": True} if said.stopped else {}))
     return messages
 
 

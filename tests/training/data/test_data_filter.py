@@ -1,0 +1,117 @@
+"""The filter before RL, and the scores it goes by."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paravt_infer.questions import Question
+from paravt_infer.rollout import Rollout, save
+from training.data.filter import Report, Said, filtered, read_answers
+from training.data.rows import BadRow, Row
+from training.data.scoring import accuracy, read_span, token_f1
+
+OPTIONS = {"A": "a red car", "B": "a blue car"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "right", "score"),
+    [
+        ("choice", "B", "B", 1),
+        ("choice", "The answer is (b).", "B", 1),
+        ("choice", "a blue car", "B", 1),
+        ("choice", "B", "B. a blue car", 1),
+        ("choice", "A", "B", 0),
+        ("choice", "Option A. The answer is B", "A", 0),
+        ("choice", "neither", "B", 0),
+        ("choice", "E", "E", 0),  # there is none
+        ("open", "The red car!", "a red car", 1),
+        ("open", "a car", "a red car", 2 / 3),
+        ("open", "red red", "red", 2 / 3),
+        ("open", "a dog", "a cat", 0),
+        ("open", "the", "A", 0),
+        ("open", "A", "A", 1),
+        ("grounding", "[10, 20]", "[10.0, 20.0]", 1),
+        ("grounding", "from 00:10 to 00:20", "[15, 25]", 1 / 3),
+        ("grounding", "12.0 - 18.5 seconds", "[12, 18.5]", 1),
+        ("grounding", "first 1 to 2 s, no: 10 to 20 s", "[10, 20]", 1),
+        ("grounding", "1.5.2", "[10, 20]", 0),
+        ("grounding", "20 to 10", "[10, 20]", 0),
+        ("open", None, "x", 0),
+    ],
+)
+def test_scores(kind: str, said: str | None, right: str, score: float) -> None:
+    assert accuracy(kind, said, right, OPTIONS if kind == "choice" else None) == pytest.approx(score)
+
+
+def test_a_choice_whose_options_are_not_known_is_read_by_its_letter() -> None:
+    assert accuracy("choice", "(C)", "C") == 1 and accuracy("choice", "D", "C") == 0
+
+
+@given(st.text(), st.text())
+def test_token_f1_is_symmetric_and_between_0_and_1(one: str, two: str) -> None:
+    assert 0 <= token_f1(one, two) == token_f1(two, one) <= 1
+
+
+@given(st.text())
+def test_any_text_has_a_span_or_none(text: str) -> None:
+    span = read_span(text)
+    assert span is None or span[0] < span[1]
+
+
+def row(number: int, answer: str, question_type: str = "oe", **info: object) -> Row:
+    info = {"answer": answer, "question_type": question_type, **info}
+    return Row(
+        messages=[{"role": "user", "content": "?"}], videos=[], info=info, file=Path("rl.parquet"), number=number
+    )
+
+
+def test_open_answers_of_more_than_15_words_go() -> None:
+    rows = [row(1, "word " * 15), row(2, "word " * 16), row(3, "B " * 16, "mcq")]
+    report = Report()
+    assert [one for one in filtered(rows, report)] == [rows[0], rows[2]]
+    assert (report.rows, report.kept, dict(report.left_out)) == (3, 2, {"long_answer": 1})
+
+
+def test_questions_that_no_rollout_got_right_go() -> None:
+    rows = [
+        row(1, "red car", id="seen"),
+        row(2, "red car", id="never"),
+        row(3, "B", "mcq", id="choice"),
+        row(4, "[10, 20]", "tvg", id="span"),
+        row(5, "cat", id="unasked"),
+        row(6, "cat"),
+    ]
+    answers = {
+        "seen": [Said(answer="a dog"), Said(answer="a car")],
+        "never": [Said(answer="a dog"), Said(answer=None)],
+        "choice": [Said(answer="A", options=OPTIONS), Said(answer="B", options=OPTIONS)],
+        "span": [Said(answer="[30, 40]")],
+        "6": [Said(answer="dog")],  # a row without an id goes by its number
+    }
+    report = Report()
+    kept = [one.number for one in filtered(rows, report, answers=answers) if isinstance(one, Row)]
+    assert kept == [1, 3, 5]
+    assert (dict(report.left_out), report.without_rollouts) == ({"never_right": 3}, 1)
+
+
+def test_a_bad_row_is_counted_and_passed_on() -> None:
+    bad = BadRow(file=Path("a"), number=1, fault="bad_json", detail="x")
+    report = Report()
+    assert [*filtered([bad], report)] == [bad] and dict(report.left_out) == {"bad_row": 1}
+
+
+@pytest.mark.parametrize("ending", ["parquet", "jsonl"])
+def test_rollouts_are_read_as_they_were_saved_and_failures_answer_nothing(tmp_path: Path, ending: str) -> None:
+    question = Question(video="v.mp4", text="Which?", options=OPTIONS, id="q")
+    made = [
+        Rollout(question=question, status="answered", answer="B"),
+        Rollout(question=question, status="no_answer"),
+        Rollout(question=question, status="failed", error="no such file"),
+        Rollout(question=question.model_copy(update={"id": "other"}), status="cancelled"),
+    ]
+    save(made, tmp_path / f"r.{ending}")
+    assert read_answers(tmp_path / f"r.{ending}") == {
+        "q": [Said(answer="B", options=OPTIONS), Said(answer=None, options=OPTIONS)]
+    }

@@ -1,0 +1,1 @@
+"""Conversations in the paper's Parquet layout: read, checked, converted, filtered, mixed, counted."""

@@ -1,0 +1,106 @@
+"""Where conversations come from: the sample world, endless, or Parquet files. Each is had by its number alone.
+
+So a run can go on at any number, and any number of processes share one order.
+"""
+
+import io
+import random
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from paravt_infer.chat import Message
+from paravt_infer.protocols import get_protocol
+from paravt_infer.video.types import Frame
+from training.encode import Conversation
+from training.recipe import MixPart, WorldData
+from training.world.questions import scene_seed
+from training.world.scene import Scene, seed_of
+from training.world.stream import Mix, trace_at
+from training.world.traces import Trace, messages_of
+
+
+class Source(Protocol):
+    """Conversations by number."""
+
+    def conversation(self, number: int, mix: MixPart) -> Conversation:
+        """Conversation `number`: the same in every process.
+
+        Raises:
+            ParavtError: it cannot be had; the message names it.
+        """
+
+
+class World:
+    """Traces of the sample world, frames drawn at the model's own size."""
+
+    def __init__(self, data: WorldData, *, clean: bool = False):
+        self.data = data
+        self.clean = clean
+
+    def conversation(self, number: int, mix: MixPart) -> Conversation:
+        draw = random.Random(seed_of("source", self.data.seed, number))
+        if draw.random() * _weight(mix) < mix.caption:
+            return self._caption(number, draw)
+        values = mix.model_dump(exclude={"caption"}) | {"budgets": tuple(mix.budgets)}
+        trace = trace_at(self.data.seed, "train", number, Mix(**values))
+        messages = messages_of(trace, (self.data.frame, self.data.frame))
+        if not self.clean:
+            wear = Wear(self.data, number)
+            messages = [self._worn(message, wear) for message in messages]
+        return conversation_of(messages, trace, name=f"trace {number}")
+
+    def _caption(self, number: int, draw: random.Random) -> Conversation:
+        """One frame, nine times in ten with something on it, and its name."""
+        scene = Scene.from_seed(scene_seed("train", "caption", self.data.seed, number))
+        event = draw.choice(scene.events)
+        time = draw.uniform(event.start, event.end) if draw.random() < 0.9 else float(draw.randrange(scene.duration))
+        shown = scene.event_at(time)
+        said = f"a {shown.name}." if shown else f"nothing but the background, {scene.background}."
+        picture = scene.picture(time, (self.data.frame, self.data.frame))
+        frame = Frame(time, picture if self.clean else Wear(self.data, number)(picture))
+        messages = [Message(role="user", parts=[frame]), Message(role="assistant", parts=[said])]
+        return Conversation(messages=messages, kind="caption", name=f"trace {number}")
+
+    def _worn(self, message: Message, wear: "Wear") -> Message:
+        parts = [Frame(part.time, wear(part.pixels)) if isinstance(part, Frame) else part for part in message.parts]
+        return Message(role=message.role, parts=parts)
+
+
+def _weight(mix: MixPart) -> float:
+    kinds = (mix.perception, mix.parallel, mix.sequential, mix.overview, mix.reasoning, mix.direct)
+    return mix.caption + sum(kinds)
+
+
+def conversation_of(messages: list[Message], trace: Trace, *, name: str = "") -> Conversation:
+    """A trace's conversation, with frames already drawn."""
+    return Conversation(
+        messages=messages,
+        stopped=frozenset(number for number, said in enumerate(trace.messages) if said.stopped),
+        tools=get_protocol(trace.protocol).tools(),
+        kind=trace.protocol if trace.form == "overview" and trace.protocol != "paravt" else trace.form,
+        name=name,
+    )
+
+
+class Wear:
+    """What recording, compression and resizing do to pictures, drawn once a trace."""
+
+    def __init__(self, data: WorldData, number: int):
+        self.draw = np.random.default_rng(seed_of("wear", data.seed, number))
+        self.light = 1 + self.draw.uniform(-data.brightness, data.brightness)
+        self.noise = self.draw.uniform(0, data.noise)
+        self.quality = int(self.draw.integers(50, 95)) if self.draw.random() < data.compressed else 0
+
+    def __call__(self, picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """# [height, width, 3] to the same"""
+        noisy = picture * np.float32(self.light)
+        noisy += self.draw.standard_normal(picture.shape, np.float32) * np.float32(self.noise)
+        worn: NDArray[np.uint8] = np.clip(noisy + 0.5, 0, 255).astype(np.uint8)
+        if not self.quality:
+            return worn
+        buffer = io.BytesIO()
+        Image.fromarray(worn).save(buffer, format="JPEG", quality=self.quality)
+        return np.array(Image.open(buffer))
