@@ -7,6 +7,7 @@ answers of both backends are compared. ``--out docs/world.md`` writes the tables
 
 import argparse
 import asyncio
+import re
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable
@@ -88,14 +89,19 @@ def well_formed(turn: Turn) -> bool:
     return thought.lstrip().startswith("<think>") and bool(closed) and (sound or answers)
 
 
-def described(asked: Iterable[Asked]) -> list[bool]:
-    """For each summary of a sub-agent, whether it says exactly what its window's frames show."""
+def summaries(asked: Iterable[Asked]) -> list[tuple[str, str]]:
+    """What each sub-agent said and what it should have said: what its window's frames show, and when."""
     return [
-        call.text == summary(one.question.scene, (call.used[0], call.used[1]))
+        (call.text, summary(one.question.scene, (call.used[0], call.used[1])))
         for one in asked
         for call in one.rollout.evidence
         if call.sub_agent is not None and call.used is not None and call.status == "ok"
     ]
+
+
+def names(text: str) -> list[str]:
+    """The shapes that a summary names, without their times."""
+    return re.findall(r"an? (\w+ \w+) from", text)
 
 
 def tables(results: dict[str, list[Asked]]) -> str:
@@ -126,12 +132,14 @@ def tables(results: dict[str, list[Asked]]) -> str:
     text = markdown(head, rows)
     main = results[MAIN]
     turns = [turn for one in main for turn in one.rollout.turns]
-    exact = described(main)
     form = 100 * sum(map(well_formed, turns)) / len(turns)
     text += f"\n- Well-formed turns ({MAIN}): {form:.1f}% of {len(turns)}.\n"
-    if exact:
-        right = 100 * sum(exact) / len(exact)
-        text += f"- Sub-agents that say exactly what their window shows: {right:.1f}% of {len(exact)}.\n"
+    told = summaries(main)
+    if told:
+        named = 100 * sum(names(said) == names(true) for said, true in told) / len(told)
+        exact = 100 * sum(said == true for said, true in told) / len(told)
+        text += f"- Sub-agents that name what their window shows: {named:.1f}% of {len(told)}; "
+        text += f"with the right seconds too: {exact:.1f}%.\n"
     types: dict[str, list[Asked]] = defaultdict(list)
     for one in main:
         types[f"{one.question.type} ({one.question.question.kind})"].append(one)

@@ -20,6 +20,7 @@ from rich.progress import (
 )
 
 from cli import view
+from paravt_infer import bundled
 from paravt_infer import rollout as rollouts
 from paravt_infer.agent import Engine
 from paravt_infer.backends import open_backend
@@ -36,7 +37,7 @@ NO_MODEL = """\
 no model was named: name a folder or hub id with --model (such as ParaVT/ParaVT-8B), or a server with --server;
 `paravt doctor` says what can run here, and --rehearse shows the mechanics without any model"""
 
-
+BUNDLED = "the bundled checkpoint answered: it knows the sample world alone; for other videos name a model with --model"
 RANDOM = "this is a rehearsal with a random model: it shows the mechanics, its words and its answer mean nothing"
 
 
@@ -55,8 +56,12 @@ class Asking:
         reader: str,
         rehearse: bool,
     ):
+        self.hints: list[str] = [RANDOM] if rehearse else []
         if not model and not servers and not rehearse:
-            raise SettingsError(NO_MODEL)
+            shipped = bundled.checkpoint()
+            if shipped is None:
+                raise SettingsError(NO_MODEL)
+            model, backend, self.hints = str(shipped), backend or "transformers", [BUNDLED]
         if rehearse and (model or servers):
             raise SettingsError("--rehearse uses a random model of its own; leave --model and --server out")
         if system_prompt:
@@ -90,7 +95,7 @@ class Asking:
             print(to_json(rollout))
         elif not self.out.is_terminal and rollout.answer is not None:
             print(rollout.answer)
-        notes = [RANDOM] * self.rehearse + rollout.backend.notes
+        notes = self.hints + rollout.backend.notes
         for note in notes:
             self.err.print(f"note: {note}", style="dim", markup=False, highlight=False, soft_wrap=True)
         if rollout.status == "failed":
