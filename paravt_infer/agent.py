@@ -4,7 +4,7 @@ import asyncio
 import platform
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Literal
@@ -65,8 +65,10 @@ class Engine:
         await self.close()
 
     async def close(self) -> None:
-        await self.backend.close()
-        await self.store.close()
+        try:
+            await self.backend.close()
+        finally:
+            await self.store.close()
 
     async def ask(
         self,
@@ -104,7 +106,7 @@ class Engine:
         concurrency: int = 8,
         ordered: bool = False,
         settings: Settings | None = None,
-    ) -> AsyncIterator[Rollout]:
+    ) -> AsyncGenerator[Rollout, None]:
         """Answer many questions, `concurrency` at a time; records come as they finish, or in order if asked.
 
         Questions are taken from the iterable as places fall free. Closing the iterator cancels what is under way.

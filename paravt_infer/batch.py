@@ -4,7 +4,8 @@ import csv
 import hashlib
 import json
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ class Batch:
         if not self.questions:
             raise SettingsError(f"{source}: holds no question")
 
-    async def run(self, engine: Engine, *, concurrency: int = 8) -> AsyncIterator[Rollout]:
+    async def run(self, engine: Engine, *, concurrency: int = 8) -> AsyncGenerator[Rollout, None]:
         """All rollouts: those already there first, the others as they finish; then `out` is written."""
         model = engine.backend.model
         done = self._finished(model)
@@ -51,14 +52,16 @@ class Batch:
             yield rollout
         open_questions = [question for question in self.questions if self._key(question, model) not in done]
         self.out.parent.mkdir(parents=True, exist_ok=True)
-        with self.journal.open("ab") as journal:
-            episodes = engine.ask_many(open_questions, concurrency=concurrency, settings=self.settings)
-            async for rollout in episodes:
-                journal.write(to_json(rollout).encode() + b"\n")
-                journal.flush()
-                os.fsync(journal.fileno())
-                done[self._key(rollout.question, model)] = rollout
-                yield rollout
+        episodes = engine.ask_many(open_questions, concurrency=concurrency, settings=self.settings)
+        # Leaving early cancels what is under way at once.
+        async with aclosing(episodes):
+            with self.journal.open("ab") as journal:
+                async for rollout in episodes:
+                    journal.write(to_json(rollout).encode() + b"\n")
+                    journal.flush()
+                    os.fsync(journal.fileno())
+                    done[self._key(rollout.question, model)] = rollout
+                    yield rollout
         save([done[self._key(question, model)] for question in self.questions], self.out)
         self.journal.unlink()
 
