@@ -94,9 +94,9 @@ class Backend(ABC):
     async def close(self) -> None:  # noqa: B027
         """Free what `start` took; end no process that it did not start."""
 
+    @abstractmethod
     def sizing(self, min_pixels: int, max_pixels: int) -> FrameSizing:
         """The sizes frames are sent in, for the asked pixel bounds."""
-        raise NotImplementedError
 
     @property
     def servers(self) -> list[str]:
