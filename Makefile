@@ -12,7 +12,7 @@ SETUP := pyproject.toml constraints.txt
 help:
 	@echo "make ask    set up the core and answer a question about a sample video"
 	@echo "make test   set up everything the tests need and run them"
-	@echo "make bench  measure the engine and write docs/measures.md"
+	@echo "make bench  measure what the engine itself costs"
 
 # The order of the two stamps matters: what the tests need contains the core.
 .venv/core.stamp: $(SETUP)
@@ -40,7 +40,7 @@ test: lint
 	@$(BIN)/python -m pytest
 
 bench: .venv/test.stamp
-	@$(BIN)/python -m benchmarks.engine --out docs/measures.md
+	@$(BIN)/python -m benchmarks.engine
 
 clean:
 	rm -rf .venv .cache build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

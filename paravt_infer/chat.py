@@ -94,13 +94,7 @@ class Chat:
         ids = (self.tokenizer.eos_token_id, self.tokenizer.pad_token_id)
         return tuple(i for i in ids if i is not None)
 
-    def _render(
-        self,
-        messages: Sequence[Message],
-        *,
-        tools: list[dict[str, Any]] | None = None,
-        open_turn: bool = True,
-    ) -> str:
+    def _render(self, messages: Sequence[Message], *, tools: list[dict[str, Any]] | None = None) -> str:
         from jinja2 import TemplateError
 
         plain = [
@@ -115,7 +109,7 @@ class Chat:
         ]
         try:
             text: str = self.tokenizer.apply_chat_template(
-                plain, tools=tools, tokenize=False, add_generation_prompt=open_turn
+                plain, tools=tools, tokenize=False, add_generation_prompt=True
             )
         except (TemplateError, ValueError, TypeError) as error:
             raise ModelError(f"the model's chat template refuses these messages: {error}") from None

@@ -4,7 +4,6 @@ What happened is read from here, never guessed from text.
 """
 
 import contextlib
-import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -336,8 +335,3 @@ def _parquet_texts(path: Path) -> Iterator[str]:
     except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0]
         raise SettingsError(f"{path}: not a Parquet file of rollouts ({reason})") from None
-
-
-def as_dict(rollout: Rollout) -> dict[str, Any]:
-    """The rollout as plain JSON values."""
-    return json.loads(to_json(rollout))  # type: ignore[no-any-return]

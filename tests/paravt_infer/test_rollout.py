@@ -24,7 +24,6 @@ from paravt_infer.rollout import (
     Turn,
     Usage,
     VideoFacts,
-    as_dict,
     from_json,
     load,
     save,
@@ -138,9 +137,8 @@ def test_parquet_has_columns_to_look_at_without_this_program(tmp_path: Path) -> 
     assert json.loads(first["rollout"])["turns"][0]["output_ids"] == [3, 4, 151645]
 
 
-def test_a_record_as_plain_values_is_its_json() -> None:
-    assert as_dict(rich()) == json.loads(to_json(rich()))
-    assert as_dict(rich())["evidence"][0]["asked"] == [1.5, "Infinity"]
+def test_an_infinite_time_is_a_word_in_json() -> None:
+    assert json.loads(to_json(rich()))["evidence"][0]["asked"] == [1.5, "Infinity"]
 
 
 LINE = to_json(bare())
