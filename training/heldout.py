@@ -53,7 +53,7 @@ class HeldOutSet:
         return {"held_out/loss": loss_all / max(1, learned_all)} | exact_parts
 
 
-KINDS = ("parallel", "sequential", "overview", "reasoning", "direct")
+KINDS = ("reading", "parallel", "sequential", "overview", "reasoning", "direct")
 NAMES = ("caption", "window", "calls", "answer", *(f"{said}_{kind}" for said in ("calls", "answer") for kind in KINDS))
 
 

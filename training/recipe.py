@@ -88,10 +88,12 @@ class ParquetData(_Part):
 
 
 class MixPart(_Part):
-    """Weights of the sample world's kinds of trace, as in `training.world.stream.Mix`; and of captions."""
+    """Weights of the sample world's kinds of trace, as in `training.world.stream.Mix`; and of shorter ones."""
 
     caption: float = Field(default=0.0, ge=0)
     """One frame and the name of what it shows: a few tokens, so that seeing is learned at a fraction of the cost."""
+    reading: float = Field(default=0.0, ge=0)
+    """A question, its evidence in words and the answer: so that reading is learned at a fraction of the cost."""
     perception: float = Field(default=0.4, ge=0)
     parallel: float = Field(default=0.3, ge=0)
     sequential: float = Field(default=0.1, ge=0)
@@ -210,7 +212,7 @@ class Recipe(_Part):
 
 
 def _weighed(mix: MixPart, where: str) -> None:
-    names = ("caption", "perception", "parallel", "sequential", "overview", "reasoning", "direct")
+    names = ("caption", "reading", "perception", "parallel", "sequential", "overview", "reasoning", "direct")
     if not any(getattr(mix, name) for name in names):
         raise ValueError(f"{where}: mix has only zeros; one of {', '.join(names)} must be above 0")
 

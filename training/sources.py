@@ -42,9 +42,12 @@ class World:
 
     def conversation(self, number: int, mix: MixPart) -> Conversation:
         draw = random.Random(seed_of("source", self.data.seed, number))
-        if draw.random() * _weight(mix) < mix.caption:
+        place = draw.random() * _weight(mix)
+        if place < mix.caption:
             return self._caption(number, draw)
-        values = mix.model_dump(exclude={"caption"}) | {"budgets": tuple(mix.budgets)}
+        if place < mix.caption + mix.reading:
+            return self._reading(number)
+        values = mix.model_dump(exclude={"caption", "reading"}) | {"budgets": tuple(mix.budgets)}
         trace = trace_at(self.data.seed, "train", number, Mix(**values))
         messages = messages_of(trace, (self.data.frame, self.data.frame))
         if not self.clean:
@@ -64,6 +67,19 @@ class World:
         messages = [Message(role="user", parts=[frame]), Message(role="assistant", parts=[said])]
         return Conversation(messages=messages, kind="caption", name=f"trace {number}")
 
+    def _reading(self, number: int) -> Conversation:
+        """A parallel trace's question, evidence and answer alone."""
+        calls = Mix(perception=0, parallel=1, sequential=0, overview=0, reasoning=0, direct=0, budgets=(4,))
+        trace = trace_at(self.data.seed, "train", number, calls)
+        question = next(said for said in trace.messages if said.role == "user").parts[-1]
+        evidence = [said for said in trace.messages if said.role == "tool"]
+        messages = [
+            Message(role="user", parts=[str(question)]),
+            *(Message(role=said.role, parts=[said.text]) for said in evidence),
+            Message(role="assistant", parts=[trace.messages[-1].text]),
+        ]
+        return Conversation(messages=messages, kind="reading", name=f"trace {number}")
+
     def _worn(self, message: Message, wear: "Wear") -> Message:
         parts = [Frame(part.time, wear(part.pixels)) if isinstance(part, Frame) else part for part in message.parts]
         return Message(role=message.role, parts=parts)
@@ -71,7 +87,7 @@ class World:
 
 def _weight(mix: MixPart) -> float:
     kinds = (mix.perception, mix.parallel, mix.sequential, mix.overview, mix.reasoning, mix.direct)
-    return mix.caption + sum(kinds)
+    return mix.caption + mix.reading + sum(kinds)
 
 
 def conversation_of(messages: list[Message], trace: Trace, *, name: str = "") -> Conversation:

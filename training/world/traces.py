@@ -136,7 +136,17 @@ def _in_order(asked: WorldQuestion) -> list[str]:
 
 
 def conclusion(asked: WorldQuestion) -> str:
-    """What the evidence says, as the thought before the answer."""
+    """What the evidence says, as the thought before the answer: what was seen, then the answer in an option's words.
+
+    An option's letter is found by its words, once these stand as the option has them.
+    """
+    if asked.question.kind == "grounding":
+        return _seen(asked)
+    options = asked.question.options
+    return f"{_seen(asked)} the answer is {options[asked.answer] if options else asked.answer}."
+
+
+def _seen(asked: WorldQuestion) -> str:
     events, times = asked.events, asked.times
     if asked.type == "background":
         return f"the background is {asked.scene.background}."
