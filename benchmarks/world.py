@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import Progress, track
+from rich.progress import Progress
 
 from benchmarks.machine import machine, markdown
 from paravt_infer import Engine, Rollout, Settings, open_backend
@@ -24,7 +24,7 @@ from paravt_infer.protocols import get_protocol
 from paravt_infer.rollout import Turn
 from training.world.grading import grade
 from training.world.questions import WorldQuestion, fixed_test_set
-from training.world.render import write_video
+from training.world.render import write_videos
 from training.world.windows import summary
 
 FRAMES = 8
@@ -48,15 +48,6 @@ class Asked:
     @property
     def score(self) -> float:
         return grade(self.question, self.rollout.answer_text)
-
-
-def write_videos(questions: Iterable[WorldQuestion], folder: Path) -> None:
-    """The questions' videos, those that are not there yet."""
-    folder.mkdir(parents=True, exist_ok=True)
-    scenes = {question.question.video: question.scene for question in questions}
-    todo = [(path, scene) for path, scene in scenes.items() if not Path(path).exists()]
-    for path, scene in track(todo, "videos", console=Console(stderr=True), disable=not todo):
-        write_video(scene, Path(path))
 
 
 async def run(backend: Backend, questions: list[WorldQuestion], mode: str, settings: Settings) -> list[Asked]:
@@ -171,7 +162,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="write the tables here as Markdown")
     options = parser.parse_args()
     questions = fixed_test_set(str(options.videos))[: options.count]
-    write_videos(questions, options.videos)
+    write_videos({question.question.video: question.scene for question in questions})
     common = Settings(frames=FRAMES, max_new_tokens=512)
 
     def ask(mode: str, server: str | None) -> list[Asked]:

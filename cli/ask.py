@@ -51,6 +51,7 @@ def ask(
 ) -> None:
     """Ask a question about a video. Prints the answer; on a terminal, shows how it comes about."""
     from cli.asking import Asking
+    from cli.options import pairs
     from paravt_infer.errors import SettingsError
 
     if not batch and not (video and question):
@@ -66,7 +67,7 @@ def ask(
         seed=seed,
     )
     asking = Asking(
-        values=values | _pairs(settings or []),
+        values=values | pairs(settings or []),
         system_prompt=system_prompt,
         backend=backend or None,
         model=model or None,
@@ -79,21 +80,3 @@ def ask(
         asking.many(batch, out, concurrency)
     else:
         asking.one(video, question, option or [], subtitles or None, as_json=as_json, save=save or None)
-
-
-def _pairs(settings: list[str]) -> dict[str, Any]:
-    """``key=value`` pairs, values read as JSON where they are."""
-    import json
-
-    from paravt_infer.errors import SettingsError
-
-    values: dict[str, Any] = {}
-    for pair in settings:
-        key, equals, value = pair.partition("=")
-        if not equals:
-            raise SettingsError(f"--set {pair}: write KEY=VALUE, as in --set max_calls=3")
-        try:
-            values[key.strip()] = json.loads(value)
-        except ValueError:
-            values[key.strip()] = value
-    return values

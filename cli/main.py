@@ -8,7 +8,7 @@ import sys
 import typer
 
 import paravt_infer
-from cli import ask, data, doctor, probe, samples, show, train
+from cli import ab, ask, data, doctor, eval, probe, rescore, samples, show, table1, tasks, train
 
 app = typer.Typer(
     name="paravt",
@@ -22,6 +22,12 @@ app.command("show")(show.show)
 app.command("probe")(probe.probe)
 app.command("samples")(samples.samples)
 app.command("doctor")(doctor.doctor)
+app.command("eval")(eval.evaluate)
+app.command("ab")(ab.ab)
+app.command("rescore")(rescore.rescore)
+app.command("merge")(eval.merge)
+app.command("table1")(table1.table1)
+app.command("tasks")(tasks.tasks)
 app.add_typer(data.app, name="data")
 app.add_typer(train.app, name="train")
 

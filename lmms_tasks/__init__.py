@@ -1,1 +1,1 @@
-"""The lmms-eval plug-in: the adapter, and one folder a benchmark. Nothing is here yet."""
+"""The lmms-eval plug-in: the adapter, one folder a benchmark, scorers, and what is made of results."""

@@ -16,6 +16,7 @@ from paravt_infer.budget import account
 from paravt_infer.chat import Message
 from paravt_infer.dispatch import Scene, frame_refs, keep, run_calls
 from paravt_infer.errors import ParavtError, SettingsError
+from paravt_infer.model import fingerprint
 from paravt_infer.protocols import Protocol, get_protocol
 from paravt_infer.protocols.calls import has_forged_response
 from paravt_infer.questions import Question, Subtitle, read_subtitles, shown_at
@@ -51,6 +52,7 @@ class Engine:
         self.settings = settings or Settings()
         self.store = store or VideoStore(DecodePool())
         self._versions: dict[str, str] = {}
+        self._fingerprint = ""
 
     async def __aenter__(self) -> "Engine":
         try:
@@ -59,6 +61,7 @@ class Engine:
             await self.close()
             raise
         self._versions = _versions() | self.backend.versions()
+        self._fingerprint = fingerprint(self.backend.model)
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -193,6 +196,7 @@ class _Episode:
             backend=BackendFacts(
                 name=self.backend.name,
                 model=self.backend.model,
+                fingerprint=engine._fingerprint,
                 exact_tokens=self.backend.exact_tokens,
                 context_limit=self.backend.context_limit,
                 servers=self.backend.servers,

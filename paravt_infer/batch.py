@@ -1,9 +1,7 @@
 """A file of questions in, a file of rollouts out: each row once, whatever stops it on the way."""
 
 import csv
-import hashlib
 import json
-import os
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from pathlib import Path
@@ -11,8 +9,9 @@ from typing import Any
 
 from paravt_infer.agent import Engine
 from paravt_infer.errors import SettingsError
+from paravt_infer.journal import Asked, Journal
 from paravt_infer.questions import Question
-from paravt_infer.rollout import Rollout, from_json, load, save, to_json
+from paravt_infer.rollout import Rollout, load, save
 from paravt_infer.settings import Settings
 
 COLUMNS = ("id", "video", "question", "options", "subtitles", "kind")
@@ -46,42 +45,13 @@ class Batch:
 
     async def run(self, engine: Engine, *, concurrency: int = 8) -> AsyncGenerator[Rollout, None]:
         """All rollouts: those already there first, the others as they finish; then `out` is written."""
-        model = engine.backend.model
-        done = self._finished(model)
-        for rollout in done.values():
-            yield rollout
-        open_questions = [question for question in self.questions if self._key(question, model) not in done]
-        self.out.parent.mkdir(parents=True, exist_ok=True)
-        episodes = engine.ask_many(open_questions, concurrency=concurrency, settings=self.settings)
-        # Leaving early cancels what is under way at once.
-        async with aclosing(episodes):
-            with self.journal.open("ab") as journal:
-                async for rollout in episodes:
-                    journal.write(to_json(rollout).encode() + b"\n")
-                    journal.flush()
-                    os.fsync(journal.fileno())
-                    done[self._key(rollout.question, model)] = rollout
-                    yield rollout
-        save([done[self._key(question, model)] for question in self.questions], self.out)
-        self.journal.unlink()
-
-    def _finished(self, model: str) -> dict[str, Rollout]:
-        """Rollouts of an earlier run, by key; failed ones are not finished."""
-        wanted = {self._key(question, model) for question in self.questions}
-        earlier = list(load(self.out)) if self.out.is_file() else []
-        if self.journal.is_file():
-            lines = self.journal.read_bytes().split(b"\n")
-            # The last piece is empty, or a line that was cut when the run was killed: it is taken off.
-            if lines.pop():
-                self.journal.write_bytes(b"".join(line + b"\n" for line in lines))
-            earlier += [from_json(line, where=str(self.journal)) for line in lines]
-        keyed = {self._key(r.question, r.backend.model, r.settings): r for r in earlier if r.status != "failed"}
-        return {key: rollout for key, rollout in keyed.items() if key in wanted}
-
-    def _key(self, question: Question, model: str, settings: Settings | None = None) -> str:
-        """Names everything that decides an answer."""
-        parts = [question.model_dump(), model, (settings or self.settings).model_dump()]
-        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+        earlier = load(self.out) if self.out.is_file() else ()
+        asked = Asked(engine, self.questions, Journal(self.journal), settings=self.settings, earlier=earlier)
+        async with aclosing(asked.run(concurrency=concurrency)) as rollouts:
+            async for rollout in rollouts:
+                yield rollout
+        save(asked.rollouts(), self.out)
+        self.journal.unlink(missing_ok=True)
 
 
 def _rows(source: Path) -> Iterator[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """A model's files without its weights: tokenizer, chat template, image processor, special ids."""
 
 import contextlib
+import hashlib
 import json
 import logging
 from dataclasses import dataclass
@@ -103,6 +104,18 @@ def _reason(model: str, local: bool, error: Exception) -> str:
 def _first_line(error: Exception) -> str:
     lines = str(error).strip().splitlines()
     return lines[0][:200] if lines else type(error).__name__
+
+
+def fingerprint(model: str) -> str:
+    """Names the state of a model folder's files by their names, sizes and times; empty for what is no folder here.
+
+    A folder that is written anew, as training does, is another model under the same name.
+    """
+    folder = Path(model)
+    if not model or not folder.is_dir():
+        return ""
+    facts = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in sorted(folder.iterdir())]
+    return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
 
 
 def _legacy_template(model: str) -> str:

@@ -160,6 +160,8 @@ class ProtocolFacts(_Record):
 class BackendFacts(_Record):
     name: str = ""
     model: str = ""
+    fingerprint: str = ""
+    """Of the model's folder, where it is one on this machine: its files' names, sizes and times."""
     exact_tokens: bool = False
     context_limit: int | None = None
     servers: list[str] = []

@@ -69,6 +69,12 @@ class Sample:
     """Patches of each frame: 1, down, across.  # [frames, 3]"""
     spans: tuple[Span, ...] = field(default=())
     """The learned turns."""
+    behaviour: Tensor = field(default_factory=lambda: torch.zeros(0))
+    """Log-probabilities of the learned tokens when they were sampled; none in supervised samples.  # [learned]"""
+    advantages: Tensor = field(default_factory=lambda: torch.zeros(0))
+    """Of the learned tokens' episode; none likewise.  # [learned]"""
+    fresh: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.bool))
+    """Whether the weights that sampled it are those that learn; none likewise.  # [learned]"""
 
     def __len__(self) -> int:
         return int(self.ids.shape[0])
@@ -121,9 +127,18 @@ class Encoder:
             waiting = []
         frames = [frame for message in conversation.messages for frame in message.frames]
         frames = frames[: ids.count(chat.image_token_id)]  # those after the last learned turn are not fed
-        return self._sample(ids, learned, frames, tuple(spans))
+        return self.sample(ids, learned, frames, tuple(spans))
 
-    def _sample(self, ids: list[int], learned: list[bool], frames: list[Frame], spans: tuple[Span, ...]) -> Sample:
+    def sample(
+        self, ids: Sequence[int], learned: Sequence[bool], frames: Sequence[Frame], spans: tuple[Span, ...] = ()
+    ) -> Sample:
+        """A sample of token ids as the engine records them.
+
+        Args:
+            ids: each frame as one placeholder.
+            learned: which of `ids` are learned; never a placeholder.
+            frames: one for each placeholder, in their order.
+        """
         unit, image = self.files.multiple, self.chat.image_token_id
         ids_, learned_ = np.array(ids, np.int64), np.array(learned, bool)
         repeats = np.ones(len(ids), np.int64)

@@ -9,7 +9,7 @@ from collections import Counter
 import torch
 
 from training.encode import Encoder
-from training.packing import Learner, Row, pack
+from training.packing import Learner, Row, pack, supervised_loss
 from training.parallel import Place
 from training.recipe import Recipe, WorldData
 from training.sources import World
@@ -36,7 +36,7 @@ class HeldOutSet:
         learner.eval()
         for number in range(self.place.most(len(self.rows))):
             row = (self.rows[number] if number < len(self.rows) else spare).to(self.place.device)
-            loss, said = learner(row)
+            loss, said = supervised_loss(learner, row)
             loss_sum, learned = loss_sum + float(loss), learned + len(row.targets)
             same = (said == row.targets).cpu()
             for span in row.spans:

@@ -3,12 +3,14 @@
 import json
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.text import Text
+from typing_extensions import Self
 
 PLAIN_SECONDS = 10.0
 """Where no one looks at a terminal, one line each so often."""
@@ -37,7 +39,7 @@ class Metrics:
         self._out = self.file.open("a")
         self._board = _board(folder / "tensorboard", step, self.console)
 
-    def __enter__(self) -> "Metrics":
+    def __enter__(self) -> Self:
         if self.console.is_terminal:
             self._live = Live(console=self.console, refresh_per_second=4, transient=True)
             self._live.start()
@@ -65,15 +67,19 @@ class Metrics:
         Args:
             tokens: of this step, frames counted as what they stand for.
         """
+        self.show(step, tokens, f"{phase} step {step}/{self.steps}  loss {loss:.4f}")
+
+    def show(self, step: int, tokens: int, line: str, draw: Callable[[str], RenderableType] = Text) -> None:
+        """Show `line`, with the speed and the time left behind it; on a terminal as `draw` makes it."""
         now = time.monotonic()
         self._recent = [*self._recent[-50:], (now, tokens)]
         since = self._recent[0][0]
         passed = sum(count for _, count in self._recent[1:])
         speed = passed / (now - since) if now > since else 0.0
         left = (now - self.began) / max(1, step - self.began_at) * (self.steps - step)
-        line = f"{phase} step {step}/{self.steps}  loss {loss:.4f}  {speed:,.0f} tokens/s  {_clock(left)} left"
+        line += f"  {speed:,.0f} tokens/s  {_clock(left)} left"
         if self._live is not None:
-            self._live.update(Text(line))
+            self._live.update(draw(line))
         elif now - self.told >= PLAIN_SECONDS or step in (self.began_at + 1, self.steps):
             self.say(line)
             self.told = now

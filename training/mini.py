@@ -35,6 +35,9 @@ def build_mini(folder: Path, shape: MiniShape, *, frame: int = 64, seed: int = 0
     ids = {token: tokenizer.convert_tokens_to_ids(token) for token in SPECIAL_TOKENS}
     torch.manual_seed(seed)
     model = Qwen3VLForConditionalGeneration(_config(shape, frame, len(tokenizer), ids))
+    for name, weight in model.named_parameters():
+        if name.endswith(("q_norm.weight", "k_norm.weight")):
+            torch.nn.init.constant_(weight, shape.sharpness)
     model.generation_config.eos_token_id = [ids["<|im_end|>"], ids["<|endoftext|>"]]
     model.generation_config.pad_token_id = ids["<|endoftext|>"]
     model.save_pretrained(folder)
@@ -67,7 +70,7 @@ def _config(shape: MiniShape, frame: int, words: int, ids: dict[str, int]) -> An
             "tie_word_embeddings": True,
             "rope_parameters": {
                 "rope_type": "default",
-                "rope_theta": 5e6,
+                "rope_theta": shape.rope_theta,
                 "mrope_interleaved": True,
                 "mrope_section": [shape.head_dim // 2 - 2 * third, third, third],
             },

@@ -5,7 +5,7 @@ the logits of each sample alone.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import torch
@@ -35,6 +35,12 @@ class Row:
     """Those next ones.  # [learned]"""
     spans: tuple[Span, ...] = ()
     """Learned turns, as places among `targets`."""
+    behaviour: Tensor = field(default_factory=lambda: torch.zeros(0))
+    """Log-probabilities of `targets` when they were sampled; none in supervised rows.  # [learned]"""
+    advantages: Tensor = field(default_factory=lambda: torch.zeros(0))
+    """How much better than its group's an episode went, for each of `targets`; none likewise.  # [learned]"""
+    fresh: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.bool))
+    """Whether the weights that sampled it are those that learn; none likewise.  # [learned]"""
 
     def to(self, device: torch.device) -> "Row":
         tensors = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "spans"}
@@ -78,6 +84,9 @@ def join(samples: Sequence[Sample]) -> Row:
         places=learned - 1,
         targets=labels[learned],
         spans=tuple(spans),
+        behaviour=torch.cat([sample.behaviour for sample in samples]),
+        advantages=torch.cat([sample.advantages for sample in samples]),
+        fresh=torch.cat([sample.fresh for sample in samples]),
     )
 
 
@@ -96,7 +105,7 @@ def empty_row(end_id: int, features: int) -> Row:
 
 
 class Learner(nn.Module):  # type: ignore[misc]
-    """A Qwen3-VL model and its loss.
+    """A Qwen3-VL model that reads packed rows.
 
     The vision tower, deepstack features included, takes part in every pass: where a row has no frame it looks at
     a blank one, whose gradient is zero. Otherwise processes that shard the model wait for each other for ever.
@@ -107,14 +116,14 @@ class Learner(nn.Module):  # type: ignore[misc]
         self.model = model
 
     def forward(self, row: Row) -> tuple[Tensor, Tensor]:
-        """The loss of a row, summed over its learned tokens, and what would be said in their place.
+        """What a row's learned tokens are predicted from.
 
         Returns:
-            A scalar in fp32, and ids.  # [], [learned]
+            Logits in fp32, and a zero that has to be added to any loss of them.  # [learned, vocabulary], []
         """
         seen = len(row.image_grid_thw) > 0
         # Before the text layers, as a true frame is: all processes must gather the shards in one order.
-        blank = None if seen else self._blank(row)
+        blank = torch.zeros((), device=row.ids.device) if seen else self._blank(row)
         out = self.model(
             input_ids=row.ids[None],
             position_ids=row.positions[:, None],
@@ -124,9 +133,7 @@ class Learner(nn.Module):  # type: ignore[misc]
             borders=row.borders,
             use_cache=False,
         )
-        logits = out.logits[0].float()  # [learned, vocabulary]
-        loss = cross_entropy(logits, row.targets, reduction="sum")
-        return loss if blank is None else loss + blank, logits.detach().argmax(-1)
+        return out.logits[0].float(), blank
 
     def _blank(self, row: Row) -> Tensor:
         """Zero, made from all that the vision tower makes of a blank frame."""
@@ -136,3 +143,13 @@ class Learner(nn.Module):  # type: ignore[misc]
         looked = self.model.model.get_image_features(pixels, grid, return_dict=True)
         features = [*looked.pooler_output, *(one for layer in looked.deepstack_features for one in layer)]
         return sum((one.float().sum() for one in features), torch.zeros((), device=row.ids.device)) * 0
+
+
+def supervised_loss(learner: Learner, row: Row) -> tuple[Tensor, Tensor]:
+    """The cross entropy of a row's learned tokens, summed, and what would be said in their place.
+
+    Returns:
+        A scalar in fp32, and ids.  # [], [learned]
+    """
+    logits, zero = learner(row)
+    return cross_entropy(logits, row.targets, reduction="sum") + zero, logits.detach().argmax(-1)

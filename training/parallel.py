@@ -2,11 +2,13 @@
 
 import os
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,6 +32,18 @@ class Place:
     def most(self, value: int) -> int:
         """The largest of all processes' values."""
         return int(self._reduced([value], dist.ReduceOp.MAX)[0])
+
+    def largest(self, value: float) -> float:
+        """The largest of all processes' figures."""
+        return self._reduced([value], dist.ReduceOp.MAX)[0]
+
+    def share(self, value: T) -> T:
+        """What the first process has, for all of them; it is pickled on the way."""
+        if not self.sharded:
+            return value
+        box: list[Any] = [value if self.leads else None]
+        dist.broadcast_object_list(box, src=0, device=self.device)
+        return box[0]  # type: ignore[no-any-return]
 
     def _reduced(self, values: Any, how: Any) -> list[float]:
         together = torch.tensor(values, dtype=torch.float64, device=self.device)

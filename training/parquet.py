@@ -27,7 +27,7 @@ from training.data.videos import Folders
 from training.encode import Conversation
 from training.recipe import MixPart, ParquetData
 
-_COLUMNS = ("messages", "videos", "extra_info")
+_COLUMNS = ("messages", "prompt", "videos", "extra_info")
 POOL = 8
 """Row groups whose rows are shuffled among each other, and the most that are in memory."""
 
@@ -69,11 +69,15 @@ class Parquet:
             SettingsError: the row is not a conversation; names file and row.
             VideoError: its video cannot be read.
         """
-        group, place = self._place(number)
-        row = parse_row(self._group(group)[place], self.groups[group][0], self._first_row(group) + place + 1)
+        row = self.row(number)
         if isinstance(row, BadRow):
             raise SettingsError(str(row))
         return self._read(row)
+
+    def row(self, number: int) -> Row | BadRow:
+        """The row that number `number` of the endless row of epochs is."""
+        group, place = self._place(number)
+        return parse_row(self._group(group)[place], self.groups[group][0], self._first_row(group) + place + 1)
 
     def _place(self, number: int) -> tuple[int, int]:
         """The group and the row in it of conversation `number`."""

@@ -7,7 +7,7 @@ fit, is one line that names the key and what is allowed.
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 import yaml  # type: ignore[import-untyped]
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -16,15 +16,16 @@ from paravt_infer.errors import SettingsError
 from paravt_infer.settings import first_fault
 
 FOLDER = Path(__file__).parent / "recipes"
+R = TypeVar("R", bound=BaseModel)
 MINI = "mini"
 """The name of the model that is made anew, in place of a folder or a hub id."""
 
 
-class _Part(BaseModel):
+class Part(BaseModel):
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, frozen=True)
 
 
-class MiniShape(_Part):
+class MiniShape(Part):
     """The sizes of the small model that a run from `mini` begins with."""
 
     layers: int = Field(default=4, ge=1)
@@ -33,6 +34,10 @@ class MiniShape(_Part):
     heads: int = Field(default=4, ge=1)
     kv_heads: int = Field(default=2, ge=1)
     head_dim: int = Field(default=32, ge=16, multiple_of=16)
+    rope_theta: float = Field(default=1000.0, gt=1)
+    """Qwen's 5,000,000 leaves short heads hardly a pair of dimensions that tells a token from its neighbour."""
+    sharpness: float = Field(default=1.7, gt=0)
+    """What the norms of queries and keys begin at. From 1 they take a thousand steps to let a head look at one token."""
     vision_layers: int = Field(default=2, ge=1)
     """Each layer's features go to a text layer (deepstack)."""
     vision_hidden: int = Field(default=128, ge=16, multiple_of=16)
@@ -44,7 +49,7 @@ class MiniShape(_Part):
     """At most so many tokens before tags and special ones are added."""
 
 
-class ModelPart(_Part):
+class ModelPart(Part):
     """What is trained."""
 
     start: str = MINI
@@ -53,7 +58,7 @@ class ModelPart(_Part):
     """Of account where `start` is `mini`."""
 
 
-class WorldData(_Part):
+class WorldData(Part):
     """The sample world, without end, from a seed. Frames are drawn, no file is read."""
 
     kind: Literal["world"]
@@ -68,7 +73,7 @@ class WorldData(_Part):
     """The part of the traces whose frames have a coarse picture codec's faults."""
 
 
-class ParquetData(_Part):
+class ParquetData(Part):
     """Parquet files of conversations: `messages` as a JSON string, videos as parts of them."""
 
     kind: Literal["parquet"]
@@ -87,7 +92,7 @@ class ParquetData(_Part):
     """Of the order in which rows are visited; another one each epoch."""
 
 
-class MixPart(_Part):
+class MixPart(Part):
     """Weights of the sample world's kinds of trace, as in `training.world.stream.Mix`; and of shorter ones."""
 
     caption: float = Field(default=0.0, ge=0)
@@ -108,7 +113,7 @@ class MixPart(_Part):
     """Frames an overview may have, drawn evenly; one named twice is drawn twice as often."""
 
 
-class Phase(_Part):
+class Phase(Part):
     """A stretch of steps with one learning rate, its own warm-up and decay, and one mix of data."""
 
     name: str = "all"
@@ -127,7 +132,7 @@ class Phase(_Part):
     """Of account for the sample world."""
 
 
-class Checkpoints(_Part):
+class Checkpoints(Part):
     every: int = Field(default=100, ge=1)
     """Steps from one checkpoint to the next; the last step always has one."""
     keep: int = Field(default=2, ge=1)
@@ -136,7 +141,7 @@ class Checkpoints(_Part):
     """Those of every so many steps stay too; 0 for none."""
 
 
-class HeldOut(_Part):
+class HeldOut(Part):
     """A small measure while training: what would be said exactly right, each token given the right ones before it."""
 
     every: int = Field(default=0, ge=0)
@@ -148,7 +153,7 @@ class HeldOut(_Part):
     mix: MixPart = MixPart()
 
 
-class Recipe(_Part):
+class Recipe(Part):
     """One training run."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9_.-]+$")
@@ -218,10 +223,22 @@ def _weighed(mix: MixPart, where: str) -> None:
 
 
 def load_recipe(file: str | Path, changes: Iterable[str] = ()) -> Recipe:
-    """The recipe of a YAML file, or of that name in `training/recipes`, with `changes` made to it.
+    """The SFT recipe of a YAML file, or of that name in `training/recipes`, with `changes` made to it.
 
     Args:
         changes: `key=value`, keys with dots (`phases.0.steps=100`), values as YAML.
+
+    Raises:
+        SettingsError: one line that names the file, the key and what is allowed.
+    """
+    return read_recipe(file, changes, Recipe, "*_sft.yaml")
+
+
+def read_recipe(file: str | Path, changes: Iterable[str], kind: type[R], pattern: str) -> R:
+    """A recipe of any kind.
+
+    Args:
+        pattern: which files in `training/recipes` are of this kind.
 
     Raises:
         SettingsError: one line that names the file, the key and what is allowed.
@@ -230,7 +247,7 @@ def load_recipe(file: str | Path, changes: Iterable[str] = ()) -> Recipe:
     if not path.is_file() and (FOLDER / f"{file}.yaml").is_file():
         path = FOLDER / f"{file}.yaml"
     if not path.is_file():
-        known = ", ".join(sorted(one.stem for one in FOLDER.glob("*_sft.yaml")))
+        known = ", ".join(sorted(one.stem for one in FOLDER.glob(pattern)))
         raise SettingsError(f"{file}: no such recipe; name a YAML file or one of {known}")
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -241,17 +258,17 @@ def load_recipe(file: str | Path, changes: Iterable[str] = ()) -> Recipe:
     for change in changes:
         _set(values, change)
     try:
-        return Recipe.model_validate(values)
+        return kind.model_validate(values)
     except ValidationError as error:
-        raise SettingsError(f"{path}: {_fault(error)}") from None
+        raise SettingsError(f"{path}: {_fault(error, kind)}") from None
 
 
-def _fault(error: ValidationError) -> str:
+def _fault(error: ValidationError, kind: type[BaseModel]) -> str:
     """The first fault, its key with dots, and the keys there are where it is none of them."""
     fault = error.errors()[0]
     keys = [str(part) for part in fault["loc"] if part not in ("world", "parquet")]
     if fault["type"] == "extra_forbidden":
-        known = _known(fault["loc"])
+        known = _known(fault["loc"], kind)
         near = get_close_matches(keys[-1], known, n=1)
         meant = f"; did you mean {near[0]}?" if near else ""
         return f"recipe {'.'.join(keys)}: there is no such key{meant} (allowed: {', '.join(known)})"
@@ -264,15 +281,17 @@ def _fault(error: ValidationError) -> str:
     return first_fault(error, "recipe")
 
 
-def _known(place: Sequence[int | str]) -> list[str]:
+def _known(place: Sequence[int | str], kind: type[BaseModel]) -> list[str]:
     """The keys of the part that the last of `place` is in."""
-    part: Any = Recipe
+    part: Any = kind
     for key in place[:-1]:
         if key in ("world", "parquet"):
             part = WorldData if key == "world" else ParquetData
         elif isinstance(key, str):
-            part = part.model_fields[key].annotation
-            part = Phase if key == "phases" else part
+            annotation = part.model_fields[key].annotation
+            # A list's or an option's own type is what its parts are.
+            inside = [one for one in get_args(annotation) if isinstance(one, type) and issubclass(one, BaseModel)]
+            part = inside[0] if inside else annotation
     return list(part.model_fields)
 
 

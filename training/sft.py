@@ -23,7 +23,7 @@ from training.heldout import HeldOutSet
 from training.loading import Portion, portions
 from training.metrics import Metrics
 from training.mini import build_mini
-from training.packing import Learner, empty_row
+from training.packing import Learner, empty_row, supervised_loss
 from training.parallel import Place, clip, join_processes, leave_processes, shard
 from training.parquet import Parquet
 from training.recipe import MINI, Phase, Recipe, WorldData, load_recipe
@@ -84,7 +84,7 @@ class Trainer:
             torch.utils.deterministic.fill_uninitialized_memory = False  # costs a tenth of a step
         self.learner = self._learner()
         self.optimiser = torch.optim.AdamW(
-            _groups(self.learner, recipe.weight_decay), lr=0.0, betas=recipe.betas, fused=True
+            parameter_groups(self.learner, recipe.weight_decay), lr=0.0, betas=recipe.betas, fused=True
         )
         self.progress = Progress()
         if done:
@@ -181,7 +181,7 @@ class Trainer:
         loss_sum = 0.0
         for number in range(max(1, place.most(len(portion.rows)))):
             row = (portion.rows[number] if number < len(portion.rows) else self.spare).to(place.device)
-            loss, _ = self.learner(row)
+            loss, _ = supervised_loss(self.learner, row)
             # Sharded gradients are averaged over the processes: times their number, they are summed.
             (loss * (place.world / max(1.0, learned))).backward()
             loss_sum += float(loss.detach())
@@ -209,7 +209,7 @@ class Trainer:
             metrics.say(f"held out at step {self.progress.step}: {parts}")
 
 
-def _groups(learner: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
+def parameter_groups(learner: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     """Parameters by whether they are the vision tower's and whether they decay (matrices do)."""
     groups: dict[tuple[bool, bool], list[Any]] = {}
     for name, parameter in learner.named_parameters():

@@ -2,12 +2,13 @@
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
 from paravt_infer.chat import Chat, Message
-from paravt_infer.errors import ContextLimitError
+from paravt_infer.errors import BackendError, ContextLimitError
 from paravt_infer.video.sampling import FrameSizing
 from paravt_infer.video.types import Frame
 
@@ -70,6 +71,8 @@ class Backend(ABC):
     name: str
     exact_tokens: bool
     """Whether the ids fed and generated are known, to the token. Training refuses a backend without."""
+    takes_tensors: bool = False
+    """Whether weights can be handed over without a file."""
     batches: bool = False
     """Whether requests that arrive together run together and later ones wait: sub-agents are then sent at once."""
 
@@ -90,6 +93,23 @@ class Backend(ABC):
             BackendError: it failed for good.
             ContextLimitError: it does not fit the context.
         """
+
+    async def update_weights(
+        self, version: str, *, folder: Path | None = None, tensors: Mapping[str, Any] | None = None
+    ) -> None:
+        """Use other weights of the same model, for training.
+
+        Generations under way end first and later ones wait; when this returns, all that is generated bears `version`
+        as its `weight_version`, and nothing is kept in a cache that older weights made.
+
+        Args:
+            folder: a model folder that the backend, or its servers, can read.
+            tensors: by the names of the model's own state; only where `takes_tensors`.
+
+        Raises:
+            BackendError: it could not be done, or not be confirmed; what is generated from then on is not to be used.
+        """
+        raise BackendError(f"backend {self.name} cannot change its weights; train with sglang or transformers")
 
     async def close(self) -> None:  # noqa: B027
         """Free what `start` took; end no process that it did not start."""

@@ -115,20 +115,25 @@ class Server:
 
 
 class LaunchedSGLangBackend(SGLangBackend):
-    """SGLang on a server that is started with the backend and ended with it."""
+    """SGLang on servers that are started with the backend and ended with it.
 
-    def __init__(self, model: str, *, say: Callable[[str], None] = lambda line: None):
-        self._server = Server(model)
+    Args:
+        gpus: their numbers, one server on each; by default one server on what it finds.
+    """
+
+    def __init__(self, model: str, *, gpus: Sequence[int] = (), say: Callable[[str], None] = lambda line: None):
+        places: list[Mapping[str, str]] = [{"CUDA_VISIBLE_DEVICES": str(gpu)} for gpu in gpus] or [{}]
+        self._processes = [Server(model, environment=place) for place in places]
         self._say = say
-        super().__init__([self._server.url], model=model)
+        super().__init__([server.url for server in self._processes], model=model)
 
     async def start(self) -> None:
-        await self._server.start(self._say)
+        await asyncio.gather(*(server.start(self._say) for server in self._processes))
         await super().start()
 
     async def close(self) -> None:
         await super().close()
-        await asyncio.to_thread(self._server.stop)
+        await asyncio.gather(*(asyncio.to_thread(server.stop) for server in self._processes))
 
 
 def _free_port() -> int:

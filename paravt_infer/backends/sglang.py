@@ -5,11 +5,14 @@ import base64
 import contextlib
 import re
 from collections import Counter, OrderedDict
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import httpx
 
 from paravt_infer.backends.base import Backend, Generation, Request, processor_sizing
+from paravt_infer.backends.gate import Gate
 from paravt_infer.backends.http import checked, plain_error, retrying
 from paravt_infer.errors import BackendError, ContextLimitError, ModelError
 from paravt_infer.model import ModelFiles, load_model_files
@@ -49,6 +52,7 @@ class SGLangBackend(Backend):
         self._bounds = (1, 1 << 30)
         self._versions: dict[str, str] = {}
         self._notes: list[str] = []
+        self._gate = Gate()
 
     async def start(self) -> None:
         model_info = await self._info(self._servers[0], "/model_info", "/get_model_info")
@@ -146,6 +150,10 @@ class SGLangBackend(Backend):
         return server
 
     async def generate(self, request: Request) -> Generation:
+        async with self._gate.passing():
+            return await self._generate(request)
+
+    async def _generate(self, request: Request) -> Generation:
         assert self._files is not None and self.chat is not None, "start() comes first"
         visual = [self._visual_tokens(frame.width, frame.height) for frame in request.frames]
         expected = len(request.ids) + sum(visual) - len(visual)
@@ -230,6 +238,28 @@ class SGLangBackend(Backend):
     async def _abort(self, server: str, request_id: str) -> None:
         with contextlib.suppress(httpx.HTTPError):
             await self._client.post(server + "/abort_request", json={"rid": request_id}, timeout=5)
+
+    async def update_weights(
+        self, version: str, *, folder: Path | None = None, tensors: Mapping[str, Any] | None = None
+    ) -> None:
+        if folder is None:
+            raise BackendError("SGLang servers take weights from a folder that they can read")
+        body = {"model_path": str(folder), "weight_version": version, "flush_cache": True}
+        async with self._gate.closed():
+            await asyncio.gather(*(self._update(server, body) for server in self._servers))
+
+    async def _update(self, server: str, body: dict[str, Any]) -> None:
+        """One server's new weights, confirmed by the version it names afterwards."""
+        try:
+            reply = checked(await self._client.post(server + "/update_weights_from_disk", json=body))
+        except (httpx.HTTPError, ValueError) as error:
+            raise plain_error(server, error) from None
+        if not reply.get("success"):
+            line = " ".join(str(reply.get("message")).split())[:200]
+            raise BackendError(f"{server} did not take the weights in {body['model_path']} ({line})")
+        serves = (await self._info(server, "/model_info", "/get_model_info")).get("weight_version")
+        if serves != body["weight_version"]:
+            raise BackendError(f"{server} says it serves weight version {serves}, not {body['weight_version']}")
 
     async def close(self) -> None:
         await self._client.aclose()

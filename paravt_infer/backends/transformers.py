@@ -2,14 +2,18 @@
 
 import asyncio
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from paravt_infer.backends.base import Backend, Generation, Request, Sampling, processor_sizing
+from paravt_infer.backends.gate import Gate
 from paravt_infer.errors import BackendError, ModelError
 from paravt_infer.model import ModelFiles, load_model_files, load_part
 from paravt_infer.video.sampling import FrameSizing
 
+MODEL = "AutoModelForImageTextToText"
 MAX_BATCH = 16
 GATHER_SECONDS = 0.01
 """How long a batch waits for company: sub-agents of a turn are sent within this."""
@@ -38,9 +42,12 @@ class TransformersBackend(Backend):
     name = "transformers"
     exact_tokens = True
     batches = True
+    takes_tensors = True
 
     def __init__(self, model: str, *, device: str | None = None, max_batch: int = MAX_BATCH):
         self.model = model
+        self.weight_version: str | None = None
+        self._gate = Gate()
         self.device = device
         self.max_batch = max_batch
         self.batch_sizes: list[int] = []
@@ -59,7 +66,7 @@ class TransformersBackend(Backend):
         import torch
 
         device = self.device or ("cuda" if torch.cuda.is_available() else "cpu")
-        network = load_part(self.model, "AutoModelForImageTextToText", dtype="auto")
+        network = load_part(self.model, MODEL, dtype="auto")
         try:
             return network.to(device).eval()
         except (RuntimeError, AssertionError) as error:
@@ -82,6 +89,10 @@ class TransformersBackend(Backend):
         return {"torch": torch.__version__, "transformers": transformers.__version__}
 
     async def generate(self, request: Request) -> Generation:
+        async with self._gate.passing():
+            return await self._generate(request)
+
+    async def _generate(self, request: Request) -> Generation:
         assert self._files is not None, "start() comes first"
         multiple = self._files.multiple
         visual = sum((frame.width // multiple) * (frame.height // multiple) for frame in request.frames)
@@ -174,6 +185,7 @@ class TransformersBackend(Backend):
                     prompt_tokens=job.prompt_tokens,
                     visual_tokens=job.visual_tokens,
                     logprobs=sampler.logprobs[number][:length] if job.sampling.logprobs else None,
+                    weight_version=self.weight_version,
                 )
             )
         return generations
@@ -202,6 +214,21 @@ class TransformersBackend(Backend):
         inputs["attention_mask"] = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows])
         inputs["mm_token_type_ids"] = (inputs["input_ids"] == image_id).to(torch.int32)
         return {name: tensor.to(self._network.device) for name, tensor in inputs.items()}, width
+
+    async def update_weights(
+        self, version: str, *, folder: Path | None = None, tensors: Mapping[str, Any] | None = None
+    ) -> None:
+        if tensors is None:
+            if folder is None:
+                raise BackendError("new weights need a folder or tensors")
+            tensors = await asyncio.to_thread(lambda: load_part(str(folder), MODEL, dtype="auto").state_dict())
+        async with self._gate.closed():
+            try:
+                await asyncio.to_thread(self._network.load_state_dict, tensors)
+            except RuntimeError as error:
+                line = " ".join(str(error).split())[:200]
+                raise BackendError(f"{self.model}: the new weights do not fit ({line})") from None
+            self.weight_version = version
 
     async def close(self) -> None:
         for job in self._waiting:

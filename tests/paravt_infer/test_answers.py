@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paravt_infer.answers import Reading, read_answer, read_choice
+from paravt_infer.answers import Reading, normalise, read_answer, read_choice, undenied, words_of
 
 CALL = '<tool_call>{"name": "crop_video", "arguments": {}}</tool_call>'
 
@@ -21,6 +21,8 @@ CALL = '<tool_call>{"name": "crop_video", "arguments": {}}</tool_call>'
         ("<think>it is <answer>A</answer></think> as I said", "A"),
         ("<answer>A</answer><answer>B", "B"),
         ("<answer>A<answer>B</answer>", "B"),
+        ("<answer>B</answer><think>A was tempting</think>", "B"),
+        ("<answer>B</answer>\n\nReasoning: A and C show no car.", "B"),
         ("<answer>B", "B"),
         ("<answer>B<|im_end|>", "B"),
         (f"{CALL}<answer>B</answer>", "B"),
@@ -148,6 +150,8 @@ def test_a_longer_option_hides_those_inside_it() -> None:
         ("Option A. The answer is B", "B"),
         ("A. red\nB. blue\nThe answer is B.", "B"),
         ("The answer is A. Wait, the answer is B", "B"),
+        ("Initially I thought A. Actually it's B.", "B"),
+        ("A. No wait, actually B.", "B"),
         ("**Answer:** B. Option C is wrong", "B"),
         ("The answer is the second one, B", "B"),
         ("答案是B", "B"),
@@ -167,6 +171,9 @@ def test_a_stated_answer_counts_before_any_other_letter(text: str, letter: str) 
         ("**B** since it is blue", "B"),
         ("B\n\nOption C is less likely", "B"),
         ("I choose option b", "B"),
+        ("I'd pick b", "B"),
+        ("I think it's b", "B"),
+        ("<b>B</b>", "B"),
         ("choice (B)", "B"),
         ("It shows (b), I believe", "B"),
         ("I would go with B", "B"),
@@ -188,6 +195,13 @@ def test_otherwise_a_letter_at_the_start_or_one_that_stands_alone_does(text: str
         ("A is wrong, so B", "B"),
         ("B is right. D is wrong.", "B"),
         ("I am not sure but B", "B"),
+        ("No doubt B", "B"),
+        ("(A) is incorrect, (B) is correct", "B"),
+        ("I'd choose A over B", "A"),
+        ("A is better than B", "A"),
+        ("It cannot be A", None),
+        ("There is no red car, only a man", "C"),
+        ("A red car is wrong. A man", "C"),
         ("It is not red. B", "B"),
         ("It is not option A", None),
         ("Neither A nor B", None),
@@ -196,6 +210,22 @@ def test_otherwise_a_letter_at_the_start_or_one_that_stands_alone_does(text: str
     ],
 )
 def test_a_letter_that_is_denied_is_none(text: str, letter: str | None) -> None:
+    assert read_choice(text, CARS) == letter
+
+
+@pytest.mark.parametrize(
+    ("text", "letter"),
+    [
+        ("A or B", None),
+        ("A/B", None),
+        ("Both A and C.", None),
+        ("A or B? I think B.", "B"),
+        ("Between A and B, I choose B", "B"),
+        ("A. a red car\nB. a blue car\nC. a man\nD. dark red", None),
+        ("(A) a red car\n(B) a blue car\n(C) a man\n(D) dark red\nIt is (B).", "B"),
+    ],
+)
+def test_letters_that_are_only_named_side_by_side_commit_to_none(text: str, letter: str | None) -> None:
     assert read_choice(text, CARS) == letter
 
 
@@ -232,6 +262,66 @@ def test_two_options_with_one_text_are_told_apart_by_letter_only() -> None:
     assert read_choice("yes", options) is None
     assert read_choice("B. yes", options) == "B"
     assert read_choice("...", options) is None
+
+
+COLOURS = {"A": "Red", "B": "Blue", "C": "No colour"}
+
+
+@pytest.mark.parametrize(
+    ("text", "letter"),
+    [("It's not red, blue", "B"), ("red, not blue", "A"), ("the red one", "A"), ("no colour at all", "C")],
+)
+def test_a_denial_ends_with_its_phrase(text: str, letter: str) -> None:
+    assert read_choice(text, COLOURS) == letter
+
+
+def test_an_option_that_is_a_number_is_named_by_its_value() -> None:
+    assert read_choice("There are three dogs", NUMBERS) == read_choice("3.0", NUMBERS) == "A"
+    assert read_choice("-3", NUMBERS) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("The Depth-First search.", "depth first search ,"),
+        ("3.0 = three", "3 3"),
+        ("1,000.50", "1000.5"),
+        ("3m/s, -5%", "3 m/s , -5 %"),
+        ("50 percent", "50 %"),
+        ("3-4", "3 4"),
+        ("00:12, 3/4, 10^-3, 3rd, 3D, 1.2.3", "00:12 , 3/4 , 10^-3 , 3rd , 3d , 1.2.3"),
+        ("O(n²)", "o n^2"),
+        ("**Isn’t** `it`?", "isn't it ,"),
+        ("vitamin A", "vitamin a"),
+        ("a vitamin", "vitamin"),
+        ("the", "the"),
+        ("--", ""),
+    ],
+)
+def test_normalised_text_is_words_numbers_and_pauses(text: str, plain: str) -> None:
+    assert normalise(text) == plain
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a big dog", True),
+        ("big, dog", True),
+        ("big dogs", False),
+        ("not a big dog", False),
+        ("no big dog", False),
+        ("not a cat but a big dog", True),
+        ("big dog is wrong", False),
+        ("big dog is not barking", True),
+    ],
+)
+def test_words_are_said_where_they_stand_whole_and_undenied(text: str, said: bool) -> None:
+    assert any(undenied(normalise(text), ["big", "dog"])) == said
+
+
+@given(st.text() | st.lists(st.sampled_from(["1", ",", ".5", "-", "/", "a", " ", "the", "²", "3d", "%"])).map("".join))
+def test_any_text_can_be_normalised(text: str) -> None:
+    assert words_of(text) == [word for word in normalise(text).split(" ") if word not in ("", ",")]
 
 
 WORDS = st.sampled_from(

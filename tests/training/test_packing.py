@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 from paravt_infer.model import load_part
 from training.attention import attend, use_packed_attention
 from training.encode import IGNORED, Encoder, Sample
-from training.packing import Learner, empty_row, join, pack
+from training.packing import Learner, empty_row, join, pack, supervised_loss
 from training.recipe import MixPart, WorldData
 from training.sources import World
 
@@ -58,7 +58,7 @@ def test_packed_samples_have_the_logits_of_each_alone(samples: list[Sample], pla
             ).logits[0]
             torch.testing.assert_close(logits, alone, atol=1e-5, rtol=1e-5)
             loss += float(cross_entropy(alone[:-1], sample.labels[1:], ignore_index=IGNORED, reduction="sum"))
-        total, said = learner(row)
+        total, said = supervised_loss(learner, row)
     assert float(total) == pytest.approx(loss, rel=1e-5)
     assert torch.equal(said, packed[row.places].argmax(-1)) and torch.equal(row.targets, row.ids[row.places + 1])
 
@@ -106,11 +106,11 @@ def test_rows_hold_all_samples_and_no_more_than_they_may(samples: list[Sample]) 
 def test_the_vision_tower_takes_part_where_there_is_no_frame(samples: list[Sample], learner: Learner) -> None:
     visual = list(learner.model.model.visual.named_parameters())
     assert any("deepstack" in name for name, _ in visual)
-    loss, said = learner(empty_row(1, samples[0].pixel_values.shape[1]))
+    loss, said = supervised_loss(learner, empty_row(1, samples[0].pixel_values.shape[1]))
     loss.backward()
     assert float(loss.detach()) == 0 and said.shape == (0,)
     assert all(p.grad is not None and not p.grad.any() for _, p in visual)
-    loss, _ = learner(join(samples[:1]))
+    loss, _ = supervised_loss(learner, join(samples[:1]))
     loss.backward()
     assert all(p.grad is not None and p.grad.any() for _, p in visual)
 
@@ -122,7 +122,7 @@ def test_gradient_checkpointing_changes_no_gradient(samples: list[Sample], learn
         if recompute:
             learner.model.gradient_checkpointing_enable({"use_reentrant": False})
         learner.zero_grad()
-        learner(row)[0].backward()
+        supervised_loss(learner, row)[0].backward()
         gradients.append([p.grad.clone() for p in learner.parameters() if p.grad is not None])
     assert len(gradients[0]) == len(gradients[1]) == len(list(learner.parameters()))
     for one, other in zip(*gradients, strict=True):

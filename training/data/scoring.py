@@ -3,18 +3,13 @@
 Choices are right or wrong, open answers score token F1 with SQuAD's normalisation, spans their intersection over union.
 """
 
-import re
 import string
 from collections import Counter
 from collections.abc import Mapping
 
-from paravt_infer.answers import read_choice
-from paravt_infer.times import parse_time
-from training.world.grading import iou
+from paravt_infer.answers import iou, read_choice, read_span
 
 _LETTERS = dict.fromkeys(string.ascii_uppercase[:10], "")
-_CLOCK = r"(?:\d+:)?\d{1,3}:\d{2}(?:\.\d+)?"
-_SPAN = re.compile(rf"({_CLOCK}|\d+(?:\.\d+)?)\s*(?:s|secs?|seconds?)?\s*(?:,|-|–|—|to|and)\s*({_CLOCK}|\d+(?:\.\d+)?)")
 
 
 def accuracy(kind: str, said: str | None, right: str, options: Mapping[str, str] | None = None) -> float:
@@ -55,17 +50,3 @@ def _words(text: str) -> list[str]:
     words = plain.split()
     # "A" alone is an answer, not an article.
     return [word for word in words if word not in ("a", "an", "the")] or words
-
-
-def read_span(text: str) -> tuple[float, float] | None:
-    """The last `[start, end]` that a text names, in seconds; None where it names none that begins before it ends.
-
-    >>> read_span("[12, 30]"), read_span("from 00:12.5 to 00:17.8"), read_span("12.0 - 18.5 seconds"), read_span("5")
-    ((12.0, 30.0), (12.5, 17.8), (12.0, 18.5), None)
-    """
-    found = _SPAN.findall(text)
-    try:
-        start, end = (parse_time(time) for time in found[-1])
-    except (IndexError, ValueError):
-        return None
-    return (start, end) if start < end else None

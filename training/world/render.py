@@ -1,5 +1,6 @@
 """Scenes to video files: H.264 in MP4, by PyAV. Each frame is `Scene.picture` at its time, up to compression."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import av
@@ -10,6 +11,17 @@ FPS = 8
 """Frames a second of every video written here."""
 KEY_SECONDS = 2
 """Seconds from one key frame to the next."""
+
+
+def write_videos(scenes: Mapping[str, Scene]) -> None:
+    """Write the videos that are not there yet, with progress on stderr; keys are their paths."""
+    from rich.console import Console
+    from rich.progress import track
+
+    todo = {path: scene for path, scene in scenes.items() if not Path(path).exists()}
+    for path, scene in track(todo.items(), "videos", total=len(todo), console=Console(stderr=True), disable=not todo):
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        write_video(scene, path)
 
 
 def write_video(scene: Scene, path: Path | str, *, size: tuple[int, int] = (128, 128), quality: int = 23) -> Path:

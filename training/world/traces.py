@@ -136,14 +136,19 @@ def _in_order(asked: WorldQuestion) -> list[str]:
 
 
 def conclusion(asked: WorldQuestion) -> str:
-    """What the evidence says, as the thought before the answer: what was seen, then the answer in an option's words.
+    """What the evidence says, as the thought before the answer: what was seen, the options, and the right one.
 
-    An option's letter is found by its words, once these stand as the option has them.
+    Each option is said again with its letter behind it. So its letter is what followed its words before, which a
+    small model learns at once; that of the question stands in front of them, and looking back over the words of
+    four options it did not learn in 80,000 examples.
     """
-    if asked.question.kind == "grounding":
-        return _seen(asked)
-    options = asked.question.options
-    return f"{_seen(asked)} the answer is {options[asked.answer] if options else asked.answer}."
+    question, seen = asked.question, _seen(asked)
+    if question.kind == "grounding":
+        return seen
+    if not question.options:
+        return f"{seen} the answer is {asked.answer}."
+    listed = [f"{letter}. {option} ({letter})" for letter, option in question.options.items()]
+    return "\n".join([seen, *listed, f"the answer is {question.options[asked.answer]} ({asked.answer})."])
 
 
 def _seen(asked: WorldQuestion) -> str:

@@ -1,0 +1,1 @@
+"""Charades-STA, test: temporal grounding."""

@@ -1,0 +1,1 @@
+"""LongVideoBench, validation."""

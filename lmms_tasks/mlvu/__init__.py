@@ -1,0 +1,1 @@
+"""MLVU dev, multiple choice."""

@@ -1,0 +1,1 @@
+"""MMVU, validation: multiple choice and open-ended."""

@@ -1,0 +1,39 @@
+"""The scorers that need nothing but the row: `paravt` reads answers as people do, `strict` to the letter."""
+
+import re
+
+from lmms_tasks.items import Row
+from lmms_tasks.scoring.base import said
+from lmms_tasks.scoring.open_answers import is_right
+from paravt_infer.answers import iou, read_choice, read_span
+
+
+def paravt(row: Row) -> float:
+    """The option, text or span that an answer commits to, however it is worded.
+
+    Choices by `read_choice`, open answers by `is_right`, grounding by the IoU of what `read_span` reads.
+    """
+    answer, question, gold = said(row), row.item.question, row.item.gold
+    if answer is None:
+        return 0.0
+    if question.kind == "choice":
+        return float(read_choice(answer, question.options) == gold.strip().upper())
+    if question.kind == "grounding":
+        return iou(read_span(answer), read_span(gold))
+    return float(is_right(answer, gold))
+
+
+_EXACT_SPAN = re.compile(r"\[\d+(\.\d+)?, ?\d+(\.\d+)?\]")
+
+
+def strict(row: Row) -> float:
+    """Form counts too: nothing but the letter, the gold's own words or `[start, end]`, in an answer block.
+
+    White space around it is no fault. What stands anywhere but in an answer block is wrong.
+    """
+    answer, gold = (row.rollout.answer_text or "").strip(), row.item.gold.strip()
+    if row.rollout.answer_source != "answer_block":
+        return 0.0
+    if row.item.question.kind == "grounding":
+        return iou(read_span(answer), read_span(gold)) if _EXACT_SPAN.fullmatch(answer) else 0.0
+    return float(answer == gold)

@@ -1,0 +1,1 @@
+"""The group of all seven tasks."""

@@ -1,0 +1,1 @@
+"""VideoMME, without and with subtitles."""

@@ -1,0 +1,241 @@
+"""The A/B statistics, on numbers that can be worked out by hand."""
+
+import io
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+
+from lmms_tasks.compare import Comparison, bootstrap_interval, compare, pairs_table, save_pairs, table
+from lmms_tasks.items import Item, Row
+from paravt_infer.errors import SettingsError
+from paravt_infer.questions import Question
+from paravt_infer.rollout import BackendFacts, Evidence, FrameRef, Rollout, Usage, VideoFacts
+from paravt_infer.settings import Settings
+
+OPTIONS = {"A": "red", "B": "blue"}
+
+
+class Exact:
+    """Right where the answer is the gold; a number where one is answered."""
+
+    name = "exact"
+
+    def score(self, row: Row) -> float:
+        answer = row.rollout.answer or ""
+        return float(answer) if answer[:1].isdigit() else float(answer == row.item.gold)
+
+
+def row(
+    name: str,
+    answer: str | None = "A",
+    *,
+    task: str = "t",
+    gold: str = "A",
+    status: str = "",
+    groups: dict[str, str] | None = None,
+    question: Question | None = None,
+    **usage: Any,
+) -> Row:
+    """A row; an answer of None is none, `status="failed"` an episode that broke."""
+    question = question or Question(video="film.mp4", text=f"Which, {name}?", options=OPTIONS, id=name)
+    status = status or ("answered" if answer else "no_answer")
+    rollout = Rollout(
+        question=question,
+        answer=None if status == "failed" else answer,
+        status=status,  # type: ignore[arg-type]
+        error="it broke" if status == "failed" else None,
+        usage=Usage(**usage),
+        backend=BackendFacts(model="mini"),
+    )
+    return Row(item=Item(task=task, question=question, gold=gold, groups=groups or {}), rollout=rollout)
+
+
+def looked(
+    of: Row, *windows: tuple[float, float], duration: float = 60.0, dispatch: str = "parallel", broken: bool = False
+) -> Row:
+    """The row, its episode having looked at `windows`; `broken` makes the last of them an error."""
+    calls = []
+    for number, (start, end) in enumerate(windows):
+        failed = broken and number == len(windows) - 1
+        times = [] if failed else [start + n for n in range(int(end - start))]
+        calls.append(
+            Evidence(
+                turn=0, tool="crop_video", raw="", asked=[start, end], used=None if failed else [start, end],
+                status="error" if failed else "ok", fault="bad_window" if failed else None, seconds=1.5,
+                frames=[FrameRef(time=time, width=64, height=64, tokens=4, digest="") for time in times],
+                text="A <b>red</b> circle & nothing else.",
+            )
+        )  # fmt: skip
+    usage = of.rollout.usage.model_copy(
+        update={
+            "calls": len(calls), "calls_ok": len(calls) - broken,
+            "predicted_sequential": len(calls) * 556 + len(calls) * (len(calls) + 1) * 25,
+            "predicted_parallel": 556 + 50 * len(calls),
+        }
+    )  # fmt: skip
+    facts = VideoFacts(
+        path=of.rollout.question.video, duration=duration, fps=10, width=256, height=256, rotation=0, codec="h264",
+        size_bytes=1,
+    )  # fmt: skip
+    overview = [FrameRef(time=t, width=64, height=64, tokens=4, digest="") for t in range(0, int(duration), 2)]
+    settings = Settings(dispatch=dispatch)  # type: ignore[arg-type]
+    update = {"evidence": calls, "usage": usage, "video": facts, "overview": overview, "settings": settings}
+    return of.model_copy(update={"rollout": of.rollout.model_copy(update=update)})
+
+
+def arms() -> tuple[list[Row], list[Row]]:
+    """Ten questions. Right in both 4, in the first alone 3, in the second alone 1, in neither 2."""
+    first = [row(str(n), "A" if n < 7 else "B", seconds=2.0) for n in range(10)]
+    second = [row(str(n), "A" if n < 4 or n == 7 else "B", seconds=3.0) for n in range(10)]
+    return first, second
+
+
+def test_the_difference_is_the_second_arm_less_the_first_in_points() -> None:
+    part = compare(*arms(), Exact()).overall
+    assert (part.pairs, part.left_out) == (10, 0)
+    assert (part.a.score, part.b.score, part.difference) == (70.0, 50.0, -20.0)
+    assert (part.a.right, part.b.right, part.only_a_right, part.only_b_right) == (7, 5, 3, 1)
+
+
+def test_mcnemar_is_exact_and_two_sided() -> None:
+    # Four flips, one of them the other way: 2 * (C(4,0) + C(4,1)) / 2^4.
+    assert compare(*arms(), Exact()).overall.p == pytest.approx(10 / 16)
+
+
+def test_the_interval_is_the_paired_bootstraps() -> None:
+    part = compare(*arms(), Exact()).overall
+    changes = np.array([0] * 4 + [-100] * 3 + [100] + [0] * 2)
+    drawn = np.random.default_rng(5).choice(changes, (20_000, 10)).mean(axis=1)
+    assert part.interval is not None
+    assert part.interval == pytest.approx(np.percentile(drawn, [2.5, 97.5]), abs=10.0)  # means come in steps of 10
+    assert part.interval[0] < -20 < part.interval[1]
+
+
+def test_the_order_of_the_second_arm_does_not_matter_and_a_seed_repeats_the_interval() -> None:
+    first, second = arms()
+    once = compare(first, second, Exact(), seed=3)
+    assert compare(first, second[::-1], Exact(), seed=3) == once
+    assert Comparison.model_validate_json(once.model_dump_json()) == once
+
+
+def test_a_failed_episode_leaves_its_pair_out_and_is_counted_in_its_arm() -> None:
+    first = [row("1", status="failed"), row("2"), row("3"), row("4", None)]
+    second = [row("1"), row("2", status="failed"), row("3"), row("4", "A")]
+    part = compare(first, second, Exact()).overall
+    assert (part.pairs, part.left_out, part.a.failed, part.b.failed) == (2, 2, 1, 1)
+    assert (part.a.score, part.b.score) == (50.0, 100.0)  # no answer is a wrong one
+    assert (part.a.no_answer, part.only_b_right) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "difference", "interval", "p", "said"),
+    [
+        ("AAAA", "AAAA", 0.0, (0.0, 0.0), 1.0, "that point"),
+        ("AAA", "BBB", -100.0, (-100.0, -100.0), 0.25, "that point"),
+        ("A", "B", -100.0, None, 1.0, "one pair alone has no interval"),
+        ("x", "A", None, None, None, "nothing to compare"),
+    ],
+    ids=["all alike", "all worse", "one pair", "no pair"],
+)
+def test_where_there_is_little_to_draw_from_it_says_so(
+    first: str, second: str, difference: float | None, interval: Any, p: float | None, said: str
+) -> None:
+    def rows(answers: str) -> list[Row]:
+        return [row(str(n), a, status="failed" if a == "x" else "", seconds=1.0) for n, a in enumerate(answers)]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = compare(rows(first), rows(second), Exact())
+    assert (found.overall.difference, found.overall.interval, found.overall.p) == (difference, interval, p)
+    assert said in _printed(found)
+
+
+def test_a_grounding_answer_is_right_from_half_an_iou_on() -> None:
+    first = [row("1", "0.49"), row("2", "0.5"), row("3", "0.9")]
+    second = [row("1", "0.51"), row("2", "0.5"), row("3", "0.1")]
+    found = compare(first, second, Exact())
+    assert [pair.flipped for pair in found.pairs] == [True, False, True]
+    assert found.overall.a.score == pytest.approx(63.0)
+
+
+def test_latency_is_by_arm_and_question_by_question() -> None:
+    first = [row(str(n), seconds=float(n)) for n in (1, 2, 3, 4, 100)]
+    second = [row(str(n), seconds=2.0 * n if n < 100 else 50.0) for n in (1, 2, 3, 4, 100)]
+    part = compare(first, second, Exact()).overall
+    assert (part.a.seconds_p50, part.b.seconds_p50) == (3.0, 6.0)
+    assert part.a.seconds_p95 == pytest.approx(np.percentile([1, 2, 3, 4, 100], 95))
+    assert part.seconds_ratio == 2.0  # the median of 2, 2, 2, 2 and 0.5
+
+
+def test_tokens_and_calls_are_means_over_the_pairs() -> None:
+    spent = {"main_visual_tokens": 100, "main_prompt_tokens": 700, "output_tokens": 30, "calls": 2}
+    first = [row("1", predicted_parallel=500.0, predicted_sequential=1000.0, **spent), row("2")]
+    arm = compare(first, [row("1"), row("2")], Exact()).overall.a
+    assert (arm.main_visual_tokens, arm.main_prompt_tokens, arm.output_tokens, arm.calls) == (50, 350, 15, 1)
+    assert (arm.predicted_parallel, arm.predicted_sequential) == (250, 500)
+
+
+def test_each_task_has_figures_of_its_own() -> None:
+    first = [row("1", task="s"), row("1", "B", task="t"), row("2", "A", task="t")]
+    second = [row("1", task="s"), row("1", "A", task="t"), row("2", "A", task="t")]
+    found = compare(first, second, Exact(), names=("one", "two"))
+    assert {name: (part.pairs, part.difference) for name, part in found.tasks.items()} == {
+        "s": (1, 0.0),
+        "t": (2, 50.0),
+    }
+    assert found.overall.difference == pytest.approx(100 / 3)
+    printed = _printed(found)
+    assert "+33.3 points" in printed and "+50.0" in printed and "one" in printed
+
+
+@pytest.mark.parametrize(
+    ("second", "fault"),
+    [
+        ([row("1")], "1 questions are in one arm alone, such as '2' of t"),
+        ([row("1"), row("2"), row("2")], "question '2' of t is twice in the second arm"),
+        ([row("1"), row("2", gold="B")], "question '2' of t differs between the arms"),
+    ],
+)
+def test_arms_that_do_not_hold_the_same_questions_are_refused(second: list[Row], fault: str) -> None:
+    with pytest.raises(SettingsError, match=fault):
+        compare([row("1"), row("2")], second, Exact())
+
+
+def test_a_macro_averages_interval_draws_each_stratum_by_itself() -> None:
+    # A large and a small type weigh the same; one value alone cannot vary.
+    low, high = bootstrap_interval([[100.0] * 50, [0.0]]) or (None, None)
+    assert (low, high) == (50.0, 50.0)
+    low, high = bootstrap_interval([[0.0, 100.0] * 50, [0.0]]) or (None, None)
+    assert low == pytest.approx(20, abs=3) and high == pytest.approx(30, abs=3)
+    assert bootstrap_interval([[1.0]]) is None and bootstrap_interval([]) is None
+
+
+def test_the_pairs_are_a_parquet_table_with_a_line_a_question(tmp_path: Path) -> None:
+    first, second = arms()
+    first.append(row("10", status="failed"))
+    second.append(row("10", "B", calls=3))
+    found = compare(first, second, Exact(), names=("p", "s"))
+    save_pairs(found, first, second, tmp_path / "new" / "pairs.parquet")
+    read = pq.read_table(tmp_path / "new" / "pairs.parquet")
+    assert read.equals(pairs_table(found, first, second))
+    assert read.schema.metadata[b"b"] == b"s"
+    lines = read.to_pylist()
+    assert [line["id"] for line in lines if line["flipped"]] == ["4", "5", "6", "7"]
+    assert lines[4] == {
+        "task": "t", "id": "4", "gold": "A", "flipped": True,
+        "a_status": "answered", "a_answer": "A", "a_score": 1.0, "a_seconds": 2.0, "a_calls": 0,
+        "b_status": "answered", "b_answer": "B", "b_score": 0.0, "b_seconds": 3.0, "b_calls": 0,
+    }  # fmt: skip
+    assert (lines[10]["a_score"], lines[10]["a_answer"], lines[10]["flipped"]) == (None, None, None)
+    assert lines[10]["b_calls"] == 3
+
+
+def _printed(found: Comparison) -> str:
+    console = Console(width=160, file=io.StringIO())
+    console.print(table(found))
+    return console.file.getvalue()  # type: ignore[attr-defined]

@@ -1,0 +1,350 @@
+"""PARA-GRPO: reinforcement learning of parallel tool use, on FSDP2 with rollouts from SGLang or in process.
+
+``paravt train grpo --recipe mini_paragrpo`` runs here; ``torchrun --nproc-per-node 7 -m training.grpo --recipe
+paragrpo_8b`` shards the model over seven GPUs and starts a server on the eighth.
+"""
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from paravt_infer.backends.base import Backend
+from paravt_infer.errors import ParavtError, SettingsError
+from paravt_infer.model import load_part
+from paravt_infer.rollout import save
+from training.attention import use_packed_attention
+from training.checkpoint import Checkpoints, Progress
+from training.encode import Encoder, Sample
+from training.export import START_FILE, export_model
+from training.grpo_recipe import GrpoRecipe, load_grpo_recipe
+from training.live import GrpoMetrics
+from training.measures import batch_values, held_out_values
+from training.objective import Advantages, Tally, advantages, token_loss
+from training.packing import Learner, Row, empty_row, pack
+from training.parallel import Place, clip, join_processes, leave_processes, shard
+from training.prompts import open_prompts, prompt_of
+from training.recipe import WorldData
+from training.rollouts import Group, Producer
+from training.sft import parameter_groups
+from training.trajectory import with_advantage
+from training.world.questions import question_set
+
+WEIGHTS = "weights"
+"""The folder that weights go through to the servers."""
+
+
+class Idle(ParavtError):
+    """Step after step had nothing to learn from."""
+
+
+class Trainer:
+    """One run.
+
+    Args:
+        recipe: what to do.
+        place: this process. The first one makes the rollouts and deals them out.
+        backend: what generates; by default as the recipe says. It is started and closed with the run.
+
+    Raises:
+        ModelError: the cold start cannot be had.
+        SettingsError: `recipe.out` holds a run, and `resume` is off; or it does not fit the recipe.
+    """
+
+    def __init__(self, recipe: GrpoRecipe, place: Place, *, resume: bool = False, backend: Backend | None = None):
+        self.recipe, self.place = recipe, place
+        self.out = Path(recipe.out)
+        kept = recipe.checkpoints
+        self.checkpoints = Checkpoints(self.out / "checkpoints", place, keep=kept.keep, keep_every=kept.keep_every)
+        done = self.checkpoints.steps()
+        if done and not resume:
+            raise SettingsError(f"{self.out}: holds a run of {done[-1]} steps; use --resume, or another out")
+        try:
+            recipe.check_processes(place.world)
+        except ValueError as error:
+            raise SettingsError(f"recipe: {error}") from None
+        self.bf16 = recipe.precision == "bf16" or (recipe.precision == "auto" and place.device.type == "cuda")
+        if self.bf16 and not place.sharded:
+            raise SettingsError("recipe precision: bf16 needs a GPU or torchrun; on one CPU process use auto or fp32")
+        if recipe.threads:
+            torch.set_num_threads(recipe.threads)
+        self.start = recipe.model.start
+        if place.leads:
+            self.out.mkdir(parents=True, exist_ok=True)
+            facts = {"start": self.start, "recipe": recipe.model_dump()}
+            (self.out / START_FILE).write_text(json.dumps(facts, indent=1) + "\n")
+        self.encoder = Encoder(self.start)
+        torch.manual_seed(recipe.seed + place.rank)
+        if place.device.type == "cpu":
+            torch.use_deterministic_algorithms(True, warn_only=True)
+            torch.utils.deterministic.fill_uninitialized_memory = False  # costs a tenth of a step
+        self.learner = self._network()
+        self.reference = self._network().requires_grad_(False).eval() if recipe.objective.kl else None
+        groups = parameter_groups(self.learner, recipe.weight_decay)
+        for group in groups:
+            group["lr"] = recipe.learning_rate * (recipe.vision_rate if group["vision"] else 1.0)
+        self.optimiser = torch.optim.AdamW(groups, betas=recipe.betas, fused=True)
+        self.progress = Progress()
+        if done:
+            self.progress = self.checkpoints.load(self.learner, self.optimiser, done[-1])
+        features = 3 * self.encoder.files.image_processor.temporal_patch_size * self.encoder.patch**2
+        self.spare = empty_row(self.encoder.chat.tokenizer.eos_token_id, features)
+        self.banned = torch.tensor(sorted(self.encoder.chat.media_token_ids), device=place.device)
+        self._backend = backend
+        self._idle = 0
+
+    def _network(self) -> Learner:
+        """The cold start, in shards where there are several processes."""
+        place = self.place
+        model: Any = load_part(self.start, "AutoModelForImageTextToText", dtype=torch.float32)
+        use_packed_attention(model)
+        if self.recipe.gradient_checkpointing:
+            model.gradient_checkpointing_enable({"use_reentrant": False})
+        network: Learner = Learner(model).to(place.device)
+        if place.sharded:
+            shard(network, place, bf16=self.bf16)
+        # Not train(): what generates has no dropout either, and the two must agree on each token.
+        network.eval()
+        return network
+
+    def run(self) -> Path | None:
+        """Learn to the last step and export the model; returns its folder."""
+        recipe, place, progress = self.recipe, self.place, self.progress
+        with ExitStack() as open_now:
+            metrics = producer = None
+            if place.leads:
+                metrics = open_now.enter_context(GrpoMetrics(self.out, steps=recipe.steps, step=progress.step))
+                producer = self._producer()
+                open_now.enter_context(producer)
+                if progress.step:
+                    metrics.say(f"going on from step {progress.step}")
+            self._hand_over(producer)
+            if not progress.step:
+                self._measure(producer, metrics, {})
+            while progress.step < recipe.steps:
+                self._step(producer, metrics)
+        return export_model(self.learner, self.start, self.out / "export", place, dtype=recipe.export_dtype)
+
+    def _producer(self) -> Producer:
+        backend = self._backend or self._open_backend()
+        return Producer(self.recipe, open_prompts(self.recipe.data), backend, self.encoder, step=self.progress.step)
+
+    def _open_backend(self) -> Backend:
+        """What generates, as the recipe says."""
+        recipe = self.recipe
+        if recipe.rollouts.backend == "transformers":
+            from paravt_infer.backends.transformers import TransformersBackend
+
+            return TransformersBackend(str(self._written()), max_batch=recipe.rollouts.concurrency)
+        from paravt_infer.backends.launch import LaunchedSGLangBackend
+        from paravt_infer.backends.sglang import SGLangBackend
+
+        if recipe.rollouts.servers:
+            return SGLangBackend(list(recipe.rollouts.servers), model=self.start)
+        first = recipe.gpus.train
+        return LaunchedSGLangBackend(self.start, gpus=range(first, first + recipe.gpus.rollout))
+
+    def _written(self) -> Path:
+        """The weights as they are, as a folder in what the learner computes in: for a backend to begin with."""
+        if self.place.sharded:
+            raise SettingsError("recipe rollouts.backend: transformers rolls out in one process; use sglang")
+        folder = export_model(self.learner, self.start, self.out / WEIGHTS, self.place, dtype="fp32")
+        assert folder is not None
+        return folder
+
+    def _hand_over(self, producer: Producer | None) -> None:
+        """Give the weights to what generates, under the number of steps learned; every process takes part."""
+        version = self.progress.step
+        if self.recipe.rollouts.backend == "transformers":
+            assert producer is not None
+            producer.update(version, tensors=self.learner.model.state_dict())
+            return
+        dtype = "bf16" if self.bf16 else "fp32"
+        folder = export_model(self.learner, self.start, self.out / WEIGHTS, self.place, dtype=dtype)
+        if producer is not None and folder is not None:
+            producer.update(version, folder=folder.resolve())
+        self.place.wait()
+
+    def _step(self, producer: Producer | None, metrics: GrpoMetrics | None) -> None:
+        recipe, progress, place = self.recipe, self.progress, self.place
+        began = time.monotonic()
+        groups: list[Group] = producer.batch(progress.step) if producer is not None else []
+        rolled = time.monotonic()
+        values: dict[str, Any] = {}
+        samples: list[Sample] = []
+        if place.leads:
+            gains = advantages(
+                [[reward.total for reward in group.rewards] for group in groups],
+                recipe.objective,
+                tokens=[[sum(len(s.behaviour) for s in own) for own in group.samples] for group in groups],
+            )
+            samples = _weighed(groups, gains)
+            values = batch_values(groups, gains, version=progress.step)
+            self._keep(groups)
+        values |= self.learn(place.share(samples))
+        learned = time.monotonic()
+        progress.step += 1
+        progress.position += recipe.prompts
+        self._hand_over(producer)
+        ended = time.monotonic()
+        values |= {
+            "learning_rate": recipe.learning_rate,
+            "seconds": round(ended - began, 4),
+            "seconds/rollout": round(rolled - began, 4),
+            "seconds/learn": round(learned - rolled, 4),
+            "seconds/weights": round(ended - learned, 4),
+            "tokens_per_second": round(values["tokens"] / (ended - began)),
+        }
+        if recipe.held_out.every and progress.step % recipe.held_out.every == 0:
+            self._measure(producer, metrics, values)
+        elif metrics is not None:
+            metrics.step(progress.step, values)
+        if progress.step % recipe.checkpoints.every == 0 or progress.step == recipe.steps:
+            self.checkpoints.save(self.learner, self.optimiser, progress)
+        self._check_idle(int(values["learned_tokens"]), groups)
+
+    def learn(self, samples: Sequence[Sample]) -> dict[str, Any]:
+        """One update from all samples of a step, of which this process takes its share of rows."""
+        place, recipe = self.place, self.recipe
+        rows = pack(samples, recipe.row_tokens)[place.rank :: place.world] if samples else []
+        (total,) = place.sums(sum(len(row.targets) for row in rows))
+        tally = Tally()
+        (tokens,) = place.sums(sum(len(row.ids) for row in rows))
+        loss_sum = drift = fresh = 0.0
+        most = 0.0
+        for number in range(place.most(len(rows))):
+            row = (rows[number] if number < len(rows) else self.spare).to(place.device)
+            reference = None
+            if self.reference is not None:
+                with torch.no_grad():
+                    reference, _ = self.logprobs(self.reference, row)
+            logprobs, zero = self.logprobs(self.learner, row)
+            loss, measured = token_loss(
+                logprobs,
+                behaviour=row.behaviour,
+                advantages=row.advantages,
+                mask=torch.ones_like(row.targets, dtype=torch.bool),
+                config=recipe.objective,
+                reference=reference,
+            )
+            # Sharded gradients are averaged over the processes: times their number, they are summed.
+            (loss * (place.world / max(1.0, total)) + zero).backward()
+            loss_sum += float(loss.detach())
+            tally = tally + measured
+            apart = (logprobs.detach() - row.behaviour).abs()[row.fresh]
+            drift, fresh = drift + float(apart.sum()), fresh + apart.numel()
+            most = max(most, float(apart.max()) if apart.numel() else 0.0)
+        norm = 0.0
+        if total:
+            norm = clip(self.learner.parameters(), recipe.clip)
+            self.optimiser.step()
+        self.optimiser.zero_grad()
+        tally = tally.over(place.sums, place.largest)
+        loss_sum, drift, fresh = place.sums(loss_sum, drift, fresh)
+        means = tally.means()
+        return {
+            "loss": loss_sum / max(1.0, total),
+            "gradient_norm": norm,
+            "tokens": int(tokens),
+            "learned_tokens": int(total),
+            **{name: means[key] for name, key in _TALLIED.items() if key in means},
+            "drift/mean": drift / max(1.0, fresh),
+            "drift/most": place.largest(most),
+            "drift/tokens": int(fresh),
+        }
+
+    def logprobs(self, network: Learner, row: Row) -> tuple[Tensor, Tensor]:
+        """What `network` thinks of a row's learned tokens under the sampling temperature, frames' tokens impossible.
+
+        Returns:
+            Log-probabilities, and a zero that has to be added to any loss of them.  # [learned], []
+        """
+        logits, zero = network(row)
+        logits = (logits / self.recipe.temperature).index_fill(-1, self.banned, float("-inf"))
+        chosen: Tensor = logits.log_softmax(-1).gather(-1, row.targets[:, None])[:, 0]
+        return chosen, zero
+
+    def _measure(self, producer: Producer | None, metrics: GrpoMetrics | None, values: dict[str, Any]) -> None:
+        """Greedy episodes on held-out questions, beside what a step measured."""
+        wanted = self.recipe.held_out
+        if wanted.every and producer is not None and isinstance(self.recipe.data, WorldData):
+            asked = question_set(wanted.seed, "rl", wanted.questions)
+            for one in asked:
+                producer.prompts.drawn.add(one.question.video, one.scene)  # type: ignore[attr-defined]
+            greedy = self.recipe.episode_settings(frames=wanted.frames, seed=0).model_copy(
+                update={"temperature": 0.0, "logprobs": False}
+            )
+            prompts = [prompt_of(one) for one in asked]
+            values = values | held_out_values(prompts, producer.rollouts(prompts, greedy), self.recipe.rewards)
+        if metrics is not None and values:
+            metrics.step(self.progress.step, values)
+
+    def _keep(self, groups: Sequence[Group]) -> None:
+        every = self.recipe.rollouts.keep_every
+        if every and self.progress.step % every == 0:
+            name = f"step-{self.progress.step:06}.jsonl"
+            save([rollout for group in groups for rollout in group.rollouts], self.out / "rollouts" / name)
+
+    def _check_idle(self, learned: int, groups: Sequence[Group]) -> None:
+        """Stop with a reason when there has been nothing to learn for too long; every process does."""
+        self._idle = 0 if learned else self._idle + 1
+        if self._idle >= self.recipe.rollouts.idle_steps:
+            failed = sum(group.failed for group in groups)
+            whole = sum(len(group.rollouts) for group in groups)
+            raise Idle(
+                f"{self.out}: {self._idle} steps in a row had nothing to learn from; in the last one {failed} rollouts "
+                f"failed and {whole} did not, all of their groups flat or left out; "
+                f"{self.out}/rollouts holds some of them, for `paravt show`"
+            )
+
+
+_TALLIED = {
+    "surrogate": "surrogate",
+    "kl": "kl",
+    "ratio": "ratio",
+    "clipped": "clipped",
+    "behaviour_weight": "weight",
+    "capped": "capped",
+}
+"""Metrics' names of what the objective measures."""
+
+
+def _weighed(groups: Sequence[Group], gains: Advantages) -> list[Sample]:
+    """All contexts of the groups that count, each token with its episode's advantage."""
+    return [
+        with_advantage(sample, gain)
+        for number, values in gains.values.items()
+        for gain, own in zip(values, groups[number].samples, strict=True)
+        for sample in own
+    ]
+
+
+def train(recipe: GrpoRecipe, *, resume: bool = False) -> Path | None:
+    """Run a recipe in this process, or its part of it under torchrun; returns the exported model's folder."""
+    place = join_processes()
+    try:
+        return Trainer(recipe, place, resume=resume).run()
+    finally:
+        leave_processes()
+
+
+def main() -> None:
+    """What torchrun starts."""
+    parser = argparse.ArgumentParser(prog="training.grpo", description="Reinforcement learning by a recipe.")
+    parser.add_argument("--recipe", required=True, help="a YAML file, or a name in training/recipes")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change one key")
+    parser.add_argument("--resume", action="store_true", help="go on from the newest checkpoint")
+    given = parser.parse_args()
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    train(load_grpo_recipe(given.recipe, given.set), resume=given.resume)
+
+
+if __name__ == "__main__":
+    main()
