@@ -45,9 +45,6 @@ def ask(
     ] = "",
     concurrency: Annotated[int, typer.Option(help="With --batch: questions under way at once.")] = 8,
     reader: Annotated[str, typer.Option(help="What decodes videos: pyav, decord or torchcodec.")] = "pyav",
-    rehearse: Annotated[
-        bool, typer.Option(help="Show the mechanics with a random model that is held to the protocol's form.")
-    ] = False,
 ) -> None:
     """Ask a question about a video. Prints the answer; on a terminal, shows how it comes about."""
     from cli.asking import Asking
@@ -74,7 +71,6 @@ def ask(
         servers=server or [],
         device=device or None,
         reader=reader,
-        rehearse=rehearse,
     )
     if batch:
         asking.many(batch, out, concurrency)

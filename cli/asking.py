@@ -20,7 +20,6 @@ from rich.progress import (
 )
 
 from cli import view
-from paravt_infer import bundled
 from paravt_infer import rollout as rollouts
 from paravt_infer.agent import Engine
 from paravt_infer.backends import open_backend
@@ -33,12 +32,7 @@ from paravt_infer.video.pool import DecodePool
 from paravt_infer.video.readers import get_reader
 from paravt_infer.video.store import VideoStore
 
-NO_MODEL = """\
-no model was named: name a folder or hub id with --model (such as ParaVT/ParaVT-8B), or a server with --server;
-`paravt doctor` says what can run here, and --rehearse shows the mechanics without any model"""
-
 BUNDLED = "the bundled checkpoint answered: it knows the sample world alone; for other videos name a model with --model"
-RANDOM = "this is a rehearsal with a random model: it shows the mechanics, its words and its answer mean nothing"
 
 
 class Asking:
@@ -54,20 +48,11 @@ class Asking:
         servers: Sequence[str],
         device: str | None,
         reader: str,
-        rehearse: bool,
     ):
-        self.hints: list[str] = [RANDOM] if rehearse else []
-        if not model and not servers and not rehearse:
-            shipped = bundled.checkpoint()
-            if shipped is None:
-                raise SettingsError(NO_MODEL)
-            model, backend, self.hints = str(shipped), backend or "transformers", [BUNDLED]
-        if rehearse and (model or servers):
-            raise SettingsError("--rehearse uses a random model of its own; leave --model and --server out")
+        self.hints = [] if model or servers else [BUNDLED]
         if system_prompt:
             values = {**values, "system_prompt": _text(system_prompt)}
         self.settings = Settings.make(**values)
-        self.rehearse = rehearse
         get_reader(reader)  # a wrong name is told before anything is loaded
         self.reader = reader
         self.device = device
@@ -105,11 +90,10 @@ class Asking:
             raise BackendError(f"the model gave no answer that can be read; its last words: {last!r}")
 
     async def _one(self, question: Question, *, draw: bool) -> Rollout:
-        settings = self._rehearsed(question)
         async with self._engine() as engine:
             on_terminal = draw and self.out.is_terminal
             if not on_terminal and not self.err.is_terminal:
-                return await engine.ask(question, settings=settings, on_change=_Log(self.err).change)
+                return await engine.ask(question, on_change=_Log(self.err).change)
             console = self.out if on_terminal else self.err
             # In a pipe the view is gone when the answer comes; on a terminal its last state is the answer.
             with Live(console=console, refresh_per_second=8, transient=not on_terminal) as live:
@@ -117,12 +101,10 @@ class Asking:
                 def redraw(rollout: Rollout) -> None:
                     live.update(view.draw(rollout, width=console.width))
 
-                return await engine.ask(question, settings=settings, on_change=redraw)
+                return await engine.ask(question, on_change=redraw)
 
     def many(self, file: str, out: str, concurrency: int) -> None:
         """Ask a file of questions; exit code 1 where one failed."""
-        if self.rehearse:
-            raise SettingsError("--rehearse asks one question; leave --batch out")
         batch = Batch(Path(file), Path(out), self.settings)
         failed, unanswered = _run(self._many(batch, concurrency))
         done = len(batch.questions)
@@ -153,7 +135,6 @@ class Asking:
     @asynccontextmanager
     async def _engine(self) -> AsyncIterator[Engine]:
         """The engine, its start shown: loading a model takes more than two seconds."""
-        model = self.model
         with self.err.status("loading the model", spinner="dots") as status:
 
             def say(line: str) -> None:
@@ -161,16 +142,11 @@ class Asking:
                 if not self.err.is_terminal:
                     self.err.print(line, highlight=False, markup=False, soft_wrap=True)
 
-            if self.rehearse:
-                from cli.rehearsal import random_checkpoint
-
-                say(RANDOM)
-                model = random_checkpoint()
-            elif not self.err.is_terminal:
-                say(f"loading {model or self.servers[0]}")
+            if not self.err.is_terminal:
+                say(f"loading {self.model or ''.join(self.servers[:1]) or 'the bundled checkpoint'}")
             backend = open_backend(
-                backend="transformers" if self.rehearse else self.backend,
-                model=model,
+                backend=self.backend,
+                model=self.model,
                 servers=self.servers,
                 device=self.device,
                 say=say,
@@ -181,13 +157,6 @@ class Asking:
             yield engine
         finally:
             await engine.close()
-
-    def _rehearsed(self, question: Question) -> Settings:
-        if not self.rehearse:
-            return self.settings
-        from cli.rehearsal import rehearsal_settings
-
-        return rehearsal_settings(self.settings, question)
 
 
 class _Log:

@@ -13,8 +13,6 @@ def first_minute() -> None:
     command = ["ask", sample.path, sample.question]
     for letter, text in sample.options.items():
         command += ["--option", f"{letter}={text}"]
-    if bundled.checkpoint() is None:
-        command.append("--rehearse")
     print("paravt " + shlex.join(command), file=sys.stderr)
     sys.argv = ["paravt", *command]
     main()

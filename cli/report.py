@@ -1,2 +1,21 @@
-def report():
-    pass
+"""`paravt train report`: runs as the paper's pictures, and as one page."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs: their recipes' out.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write.")] = Path("report"),
+) -> None:
+    """Draw runs together: dynamics, tag closure, format against accuracy, tool use, as PNG files and one HTML page."""
+    from rich.console import Console
+
+    with Console(stderr=True).status("drawing"):
+        from training.report import write_report
+
+        files = write_report(runs, out)
+    for file in files:
+        print(file)

@@ -12,10 +12,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from paravt_infer import bundled
 from paravt_infer.agent import Engine
 from paravt_infer.backends import open_backend
-from paravt_infer.errors import SettingsError
 from paravt_infer.journal import Asked, Journal
 from paravt_infer.questions import Question
 from paravt_infer.rollout import Rollout
@@ -44,16 +42,10 @@ class Model:
         """A started engine, closed at the end.
 
         Raises:
-            SettingsError: nothing was named and nothing is bundled, or the names do not fit together.
+            SettingsError: the names do not fit together.
         """
-        model, backend = self.model, self.backend
-        if not model and not self.servers:
-            shipped = bundled.checkpoint()
-            if shipped is None:
-                raise SettingsError("no model was named: give a model (folder or hub id) or a server")
-            model, backend = str(shipped), backend or "transformers"
         get_reader(self.reader)
-        opened = open_backend(backend=backend, model=model, servers=self.servers, device=self.device)
+        opened = open_backend(backend=self.backend, model=self.model, servers=self.servers, device=self.device)
         async with Engine(opened, settings, store=VideoStore(DecodePool(reader=self.reader))) as engine:
             yield engine
 

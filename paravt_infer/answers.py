@@ -85,10 +85,6 @@ _MENTIONED = re.compile(
 _ENCLOSED = re.compile(r"[(\[]\s*([A-Za-z])\s*[)\]]")
 _LEADING = re.compile(r"([A-Za-z])[^\S\n]*(?:\n|$|[*\"`)\]}]|[.:](?!\s*[a-z]\.))")  # not "e.g. this"
 _ALONE = re.compile(rf"(?<![A-Za-z0-9'])(?<![A-Z]\.)([A-Z]){_NO_WORD}")
-_EITHER = re.compile(
-    r"(?<![A-Za-z0-9'])[A-Z][)\]*]*(?:\s+or\s+|\s*/\s*|\s+and\s+(?=\W*\w\W*(?:$|[.,;\n])))[(\[*]*[A-Z]\b"
-)
-_LISTED = re.compile(r"^[\s*(\[]*([A-Z])[.):\]].*$", re.MULTILINE)
 _BOXED = re.compile(r"\\boxed\s*\{(?:\s*\\text\s*\{)?([^{}]*)\}")
 
 
@@ -98,7 +94,7 @@ def read_choice(text: str, options: Mapping[str, str]) -> str | None:
     Asked in this order: the text is a letter, or an option's text; it states one ("the answer is b"), the last
     statement counting; it begins with one ("B. blue"); it mentions one ("option b"); it holds just one option's
     text; a letter in brackets; a capital alone. A letter that is denied ("not (A)", "A is wrong") is none; neither
-    is an article, a pronoun, one of "A or B", or one of a list of all options said again.
+    is an article, a pronoun, or one of several named in one breath ("A or B", "A. red B. blue").
 
     >>> read_choice("A man walks, so the answer is C", {"A": "no", "B": "yes", "C": "maybe"})
     'C'
@@ -113,9 +109,8 @@ def read_choice(text: str, options: Mapping[str, str]) -> str | None:
     said = [letter.upper() for letter, option in options.items() if words_of(option) == words != []]
     if len(said) == 1:
         return said[0]
-    if {*_LISTED.findall(text)} >= letters and len(letters) > 1:
-        text = _LISTED.sub("", text)  # the options said again
-    text = _EITHER.sub("", text)
+    if len(letters) > 1:
+        text = _without_lists(text, options)
     if stated := _last(_STATED, text, letters):
         return stated
     text = text.lstrip(" \t\n\"'`*_([{")
@@ -128,6 +123,31 @@ def read_choice(text: str, options: Mapping[str, str]) -> str | None:
         or _last(_ENCLOSED, text, letters)
         or _last(_ALONE, text, letters)
     )
+
+
+_JOINT = r"(?:[^\w\s.;]|[^\S\n]|\b(?:and|or|option|choice|letter)\b)*"
+_BREAK = r"[^\w.\n]*[.\n]\W*"
+_WORD = r"\s+(?!(?:and|or)\b)(?-i:[a-z]{2})"
+
+
+def _without_lists(said: str, options: Mapping[str, str]) -> str:
+    """`said` without options named in one breath ("A, B or C", "A. red B. blue"): that chooses none of them."""
+    items = [
+        re.compile(rf"(?<!\w){letter}\s*[.):]+\s*{re.escape(text)}(?!\w)", re.IGNORECASE)
+        for letter, text in options.items()
+        if text
+    ]
+    if sum(bool(item.search(said)) for item in items) > 1:
+        for item in items:
+            said = item.sub(" ", said)
+    letter = rf"(?<![\w'])[{''.join(options)}](?![\w'])"
+    # "A" and "I" before a word are not of the list, and neither is a letter that begins a sentence of its own.
+    listed = rf"{letter}(?:{_JOINT}(?![AI]{_WORD}){letter}|{_BREAK}{letter}(?!{_WORD}))+"
+
+    def unless_one(found: re.Match[str]) -> str:
+        return " " if len({one.upper() for one in re.findall(letter, found[0], re.IGNORECASE)}) > 1 else found[0]
+
+    return re.sub(listed, unless_one, said, flags=re.IGNORECASE)
 
 
 def _last(pattern: re.Pattern[str], text: str, letters: set[str]) -> str | None:

@@ -1,20 +1,40 @@
-"""A proxy in front of a server that drops, breaks or refuses some of the generations that pass through it."""
+"""A proxy in front of a server that drops, delays, breaks or refuses some of what passes through it."""
 
 import asyncio
+import hashlib
 import itertools
+import json
+import random
+from collections import Counter
 from types import TracebackType
 
 import httpx
 
+AT_MOST = 3
+"""Drawn faults that one request meets: a client that asks five times gets through."""
+
 
 class Proxy:
-    """Every `every`-th generation meets the next of `faults`: `drop`, `garbage`, or a status such as `500`."""
+    """Passes requests on, but for those that meet a fault: of generations every `every`-th, or a `share` of all.
 
-    def __init__(self, target: str, *, faults: list[str] | None = None, every: int = 0):
+    Faults: `drop` (the connection closes without an answer), `delay`, `break` (half the answer comes), `garbage`, or a
+    status such as `503`. Those of a share are drawn from the request and how often it was asked, so that the order in
+    which requests come decides nothing.
+    """
+
+    def __init__(
+        self, target: str, *, faults: list[str] | None = None, every: int = 0, share: float = 0.0, seed: int = 0
+    ):
         self.target = target
         self.seen = self.faulted = 0
-        self._faults = itertools.cycle(faults or [])
-        self._every = every if faults else 0
+        """Generations, and faults of any request."""
+        self.met: Counter[str] = Counter()
+        """Fault to how often it was made."""
+        self.episodes: set[str] = set()
+        """Ids of the rollouts whose generations passed."""
+        self._faults, self._every, self._share, self._seed = faults or [], every if faults else 0, share, seed
+        self._turns = itertools.cycle(self._faults)
+        self._asked: Counter[str] = Counter()
 
     async def __aenter__(self) -> "Proxy":
         self._client = httpx.AsyncClient(timeout=300)
@@ -35,31 +55,50 @@ class Proxy:
             headers = dict(line.split(": ", 1) for line in head.decode().split("\r\n")[1:] if ": " in line)
             headers = {name.lower(): value for name, value in headers.items()}
             body = await reader.readexactly(int(headers.get("content-length", 0)))
-            status, answer = await self._answer(method, path, body)
+            fault = self._fault(path, body)
+            status, answer = await self._answer(fault, method, path, body)
             if status:
                 writer.write(
                     f"HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {len(answer)}\r\n"
                     "connection: close\r\n\r\n".encode()
-                    + answer
+                    + answer[: len(answer) // 2 if fault == "break" else None]
                 )
                 await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
+        except (asyncio.IncompleteReadError, ConnectionError, httpx.TransportError):
             pass
         finally:
             writer.close()
 
-    async def _answer(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
-        """Status and body; status 0 drops the connection."""
+    def _fault(self, path: str, body: bytes) -> str | None:
+        asked = json.loads(body) if body else {}
         if path == "/generate":
             self.seen += 1
+            self.episodes.add(asked.pop("rid", "").split("-")[0])
             if self._every and self.seen % self._every == 0:
-                self.faulted += 1
-                fault = next(self._faults)
-                if fault == "drop":
-                    return 0, b""
-                if fault == "garbage":
-                    return 200, b'{"text": "cut he'
-                return int(fault), b'{"error": {"message": "made by the test"}}'
+                return self._made(next(self._turns))
+        if self._share:
+            name = hashlib.sha256((path + json.dumps(asked, sort_keys=True)).encode()).hexdigest()
+            self._asked[name] += 1
+            draw = random.Random(f"{self._seed} {name} {self._asked[name]}")
+            if self._asked[name] <= AT_MOST and draw.random() < self._share:
+                return self._made(draw.choice(self._faults))
+        return None
+
+    def _made(self, fault: str) -> str:
+        self.faulted += 1
+        self.met[fault] += 1
+        return fault
+
+    async def _answer(self, fault: str | None, method: str, path: str, body: bytes) -> tuple[int, bytes]:
+        """Status and body; status 0 drops the connection."""
+        if fault == "drop":
+            return 0, b""
+        if fault == "garbage":
+            return 200, b'{"text": "cut he'
+        if fault == "delay":
+            await asyncio.sleep(0.3)
+        elif fault and fault != "break":
+            return int(fault), b'{"error": {"message": "made by the test"}}'
         sent = {"content-type": "application/json"}
         reply = await self._client.request(method, self.target + path, content=body, headers=sent)
         return reply.status_code, reply.content

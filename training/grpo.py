@@ -8,7 +8,7 @@ import argparse
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -87,13 +87,14 @@ class Trainer:
             torch.utils.deterministic.fill_uninitialized_memory = False  # costs a tenth of a step
         self.learner = self._network()
         self.reference = self._network().requires_grad_(False).eval() if recipe.objective.kl else None
-        groups = parameter_groups(self.learner, recipe.weight_decay)
-        for group in groups:
-            group["lr"] = recipe.learning_rate * (recipe.vision_rate if group["vision"] else 1.0)
-        self.optimiser = torch.optim.AdamW(groups, betas=recipe.betas, fused=True)
+        self.optimiser = torch.optim.AdamW(
+            parameter_groups(self.learner, recipe.weight_decay), betas=recipe.betas, fused=True
+        )
         self.progress = Progress()
         if done:
             self.progress = self.checkpoints.load(self.learner, self.optimiser, done[-1])
+        for group in self.optimiser.param_groups:  # the recipe's rate, not the checkpoint's
+            group["lr"] = recipe.learning_rate * (recipe.vision_rate if group["vision"] else 1.0)
         features = 3 * self.encoder.files.image_processor.temporal_patch_size * self.encoder.patch**2
         self.spare = empty_row(self.encoder.chat.tokenizer.eos_token_id, features)
         self.banned = torch.tensor(sorted(self.encoder.chat.media_token_ids), device=place.device)
@@ -121,7 +122,7 @@ class Trainer:
             metrics = producer = None
             if place.leads:
                 metrics = open_now.enter_context(GrpoMetrics(self.out, steps=recipe.steps, step=progress.step))
-                producer = self._producer()
+                producer = self._producer(metrics.say)
                 open_now.enter_context(producer)
                 if progress.step:
                     metrics.say(f"going on from step {progress.step}")
@@ -132,11 +133,11 @@ class Trainer:
                 self._step(producer, metrics)
         return export_model(self.learner, self.start, self.out / "export", place, dtype=recipe.export_dtype)
 
-    def _producer(self) -> Producer:
-        backend = self._backend or self._open_backend()
+    def _producer(self, say: Callable[[str], None]) -> Producer:
+        backend = self._backend or self._open_backend(say)
         return Producer(self.recipe, open_prompts(self.recipe.data), backend, self.encoder, step=self.progress.step)
 
-    def _open_backend(self) -> Backend:
+    def _open_backend(self, say: Callable[[str], None]) -> Backend:
         """What generates, as the recipe says."""
         recipe = self.recipe
         if recipe.rollouts.backend == "transformers":
@@ -149,7 +150,7 @@ class Trainer:
         if recipe.rollouts.servers:
             return SGLangBackend(list(recipe.rollouts.servers), model=self.start)
         first = recipe.gpus.train
-        return LaunchedSGLangBackend(self.start, gpus=range(first, first + recipe.gpus.rollout))
+        return LaunchedSGLangBackend(self.start, gpus=range(first, first + recipe.gpus.rollout), say=say)
 
     def _written(self) -> Path:
         """The weights as they are, as a folder in what the learner computes in: for a backend to begin with."""
@@ -188,13 +189,17 @@ class Trainer:
             samples = _weighed(groups, gains)
             values = batch_values(groups, gains, version=progress.step)
             self._keep(groups)
-        values |= self.learn(place.share(samples))
+        samples = place.share(samples)
+        values |= self.learn(samples)
+        # A flat group's advantages are all 0: it may be held to the reference, but no reward is learned from it.
+        self._idle = 0 if any(sample.advantages.any() for sample in samples) else self._idle + 1
         learned = time.monotonic()
         progress.step += 1
         progress.position += recipe.prompts
         self._hand_over(producer)
         ended = time.monotonic()
         values |= {
+            "idle": self._idle,
             "learning_rate": recipe.learning_rate,
             "seconds": round(ended - began, 4),
             "seconds/rollout": round(rolled - began, 4),
@@ -208,7 +213,7 @@ class Trainer:
             metrics.step(progress.step, values)
         if progress.step % recipe.checkpoints.every == 0 or progress.step == recipe.steps:
             self.checkpoints.save(self.learner, self.optimiser, progress)
-        self._check_idle(int(values["learned_tokens"]), groups)
+        self._check_idle(groups)
 
     def learn(self, samples: Sequence[Sample]) -> dict[str, Any]:
         """One update from all samples of a step, of which this process takes its share of rows."""
@@ -292,15 +297,15 @@ class Trainer:
             name = f"step-{self.progress.step:06}.jsonl"
             save([rollout for group in groups for rollout in group.rollouts], self.out / "rollouts" / name)
 
-    def _check_idle(self, learned: int, groups: Sequence[Group]) -> None:
+    def _check_idle(self, groups: Sequence[Group]) -> None:
         """Stop with a reason when there has been nothing to learn for too long; every process does."""
-        self._idle = 0 if learned else self._idle + 1
         if self._idle >= self.recipe.rollouts.idle_steps:
             failed = sum(group.failed for group in groups)
             whole = sum(len(group.rollouts) for group in groups)
+            why = next((f" ({group.why})" for group in groups if group.why), "")
             raise Idle(
                 f"{self.out}: {self._idle} steps in a row had nothing to learn from; in the last one {failed} rollouts "
-                f"failed and {whole} did not, all of their groups flat or left out; "
+                f"failed{why} and {whole} did not, the rewards of each group all the same; "
                 f"{self.out}/rollouts holds some of them, for `paravt show`"
             )
 
@@ -312,6 +317,7 @@ _TALLIED = {
     "clipped": "clipped",
     "behaviour_weight": "weight",
     "capped": "capped",
+    "drift/all": "drift",
 }
 """Metrics' names of what the objective measures."""
 

@@ -101,9 +101,9 @@ class GrpoRecipe(Part):
     @field_validator("settings")
     @classmethod
     def _known_settings(cls, values: dict[str, Any]) -> dict[str, Any]:
-        taken = {"temperature", "frames", "logprobs", "seed", "top_p", "top_k"} & set(values)
+        taken = {"temperature", "frames", "logprobs", "seed", "top_p", "top_k", "turn_regex"} & set(values)
         if taken:
-            # Truncated sampling would move probability that the learner's log-probabilities do not have.
+            # Truncated or constrained sampling moves probability, which the learner's log-probabilities do not know of.
             raise ValueError(f"{sorted(taken)[0]} is set by the run itself; leave it out")
         try:
             Settings.make(**values)

@@ -72,9 +72,10 @@ class GrpoMetrics(Metrics):
                 f"on average over {values['drift/tokens']} fresh tokens; above {DRIFT} the updates are not on policy"
             )
         if values["rollouts_failed"]:
-            self.say(f"step {step}: {values['rollouts_failed']} rollouts failed and were dropped")
-        if not values["learned_tokens"]:
-            flat, dropped = values["groups_flat"], values["groups_dropped"]
-            self.say(f"warning: step {step}: nothing to learn from ({flat} flat groups, {dropped} dropped)")
+            self.say(f"step {step}: {values['rollouts_failed']} rollouts failed and were dropped ({values['failure']})")
+        if values["idle"]:
+            flat, groups = values["groups_flat"], values["groups"]
+            again = f", {values['idle']} steps in a row" if values["idle"] > 1 else ""
+            self.say(f"warning: step {step}: nothing to learn from ({flat} of {groups} groups flat){again}")
         if "held_out/accuracy" in values:
             self.say(f"held out at step {step}: accuracy {values['held_out/accuracy']:.3f}")

@@ -38,6 +38,8 @@ def batch_values(groups: Sequence[Group], gains: Advantages, *, version: int) ->
         "frames": _mean(group.frames for group in groups),
         "version": version,
     }
+    if values["rollouts_failed"]:
+        values["failure"] = next(group.why for group in groups if group.why)
     ages = [version - int(v) for rollout in rollouts for v in _versions(rollout)]
     values |= {"staleness/mean": _mean(ages), "staleness/most": max(ages, default=0)}
     values |= {f"reward/{part}": _mean(one.parts.get(part, 0.0) for one in rewards) for part in _parts(rewards)}

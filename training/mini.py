@@ -10,7 +10,7 @@ from typing import Any
 
 from training.recipe import MiniShape
 from training.tiny import SPECIAL_TOKENS, build_tokenizer, save_processor_files
-from training.world.words import TAGS, vocabulary
+from training.world.words import NAMES, TAGS, vocabulary
 
 
 def build_mini(folder: Path, shape: MiniShape, *, frame: int = 64, seed: int = 0) -> Path:
@@ -30,14 +30,11 @@ def build_mini(folder: Path, shape: MiniShape, *, frame: int = 64, seed: int = 0
     transformers.utils.logging.disable_progress_bar()
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = build_tokenizer(vocabulary(), shape.vocabulary)
-    tokenizer.add_tokens([AddedToken(tag, special=False, normalized=False) for tag in TAGS])
+    tokenizer.add_tokens([AddedToken(text, special=False, normalized=False) for text in (*TAGS, *NAMES)])
     tokenizer.padding_side = "left"
     ids = {token: tokenizer.convert_tokens_to_ids(token) for token in SPECIAL_TOKENS}
     torch.manual_seed(seed)
     model = Qwen3VLForConditionalGeneration(_config(shape, frame, len(tokenizer), ids))
-    for name, weight in model.named_parameters():
-        if name.endswith(("q_norm.weight", "k_norm.weight")):
-            torch.nn.init.constant_(weight, shape.sharpness)
     model.generation_config.eos_token_id = [ids["<|im_end|>"], ids["<|endoftext|>"]]
     model.generation_config.pad_token_id = ids["<|endoftext|>"]
     model.save_pretrained(folder)

@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import torch
@@ -9,6 +10,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 T = TypeVar("T")
+
+PATIENCE = timedelta(hours=2)
+"""How long processes wait for each other: the others do for the rollouts of a step, half an hour in the paper."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,7 +72,7 @@ def join_processes() -> Place:
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
         torch.cuda.set_device(device)
     if "RANK" in os.environ:
-        dist.init_process_group("nccl" if cuda else "gloo")
+        dist.init_process_group("nccl" if cuda else "gloo", timeout=PATIENCE)
     else:
         dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1)
     return Place(rank=rank, world=world, device=device, sharded=True)

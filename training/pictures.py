@@ -1,7 +1,4 @@
-"""Training runs drawn: the paper's pictures (Fig. 4, 6 and 8, Table 5) as PNG files, one colour a run.
-
-Each step is a thin line, the running mean over it a thick one.
-"""
+"""Training runs drawn: the paper's pictures (Fig. 4, 6 and 8, Table 5) as PNG files, one colour a run."""
 
 import io
 import math
@@ -12,20 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from paravt_infer.errors import SettingsError
+
 if TYPE_CHECKING:
     from training.report import Run
 
 Numbers = NDArray[np.float64]
-
-
-def running_mean(values: Numbers, window: int) -> Numbers:
-    """The mean of the `window` values around each, of fewer at the ends.
-
-    >>> running_mean(np.array([0.0, 3.0, 0.0, 3.0]), 3).tolist()
-    [1.5, 1.0, 2.0, 1.5]
-    """
-    ones = np.ones(min(window, len(values)))
-    return np.convolve(values, ones, "same") / np.convolve(np.ones_like(values), ones, "same")
+WIDTH, EDGE = 11.0, 0.3
+"""Inches: a picture's width, and what stays free at its sides."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,7 +28,10 @@ class Theme:
     soft: str
     line: str
     runs: tuple[str, ...]
-    """One a run, told apart by the colour-blind too; they begin anew after the last."""
+    """One a run, for the colour-blind too; they begin anew after the last."""
+
+    def run(self, number: int) -> str:
+        return self.runs[number % len(self.runs)]
 
 
 LIGHT = Theme(
@@ -58,13 +52,13 @@ DARK = Theme(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Panel:
-    """One metric over the steps."""
+    """One metric, over the steps or as the axis across."""
 
     metric: str
     title: str
     unit: str
     part: bool = False
-    """Whether it is a part of 1, drawn in percent."""
+    """Whether it is a part of 1: in percent, the axis from nothing to all."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,27 +70,42 @@ class Picture:
     seen: str
     """What is seen, in a sentence or two."""
     panels: tuple[Panel, ...]
-    draw: Callable[["Picture", Sequence[Run], Theme], Any]
+    draw: Callable[["Picture", Sequence["Run"], Theme], Any]
+    tall: float = 2.45
+    """Inches: a row of panels."""
+    needs: str = ""
+    """A metric that a run must have too."""
+
+    def of(self, runs: Sequence["Run"]) -> "list[Panel]":
+        """The panels that some run can be seen in."""
+        able = [run for run in runs if not self.needs or run.has(self.needs)]
+        return [panel for panel in self.panels if any(run.has(panel.metric) for run in able)]
 
 
-def drawn(picture: Picture, runs: Sequence[Run], theme: Theme) -> bytes:
-    """The picture as a PNG file's bytes."""
-    import matplotlib
+def png(picture: Picture, runs: Sequence["Run"], theme: Theme) -> bytes:
+    """The picture as the bytes of a PNG file.
 
+    Raises:
+        SettingsError: matplotlib is not installed.
+    """
+    try:
+        import matplotlib
+    except ImportError:
+        raise SettingsError("pictures need matplotlib: pip install 'paravt-infer[train]'") from None
     style = {
         "figure.facecolor": theme.card,
         "axes.facecolor": theme.card,
         "axes.edgecolor": theme.line,
         "axes.labelcolor": theme.soft,
+        "axes.labelsize": 8.5,
         "axes.grid": True,
         "axes.axisbelow": True,
         "axes.spines.top": False,
         "axes.spines.right": False,
         "axes.titlelocation": "left",
-        "axes.titlesize": 9.5,
-        "axes.titleweight": "bold",
+        "axes.titlesize": 10,
         "axes.titlecolor": theme.ink,
-        "axes.labelsize": 8.5,
+        "axes.xmargin": 0.02,
         "grid.color": theme.line,
         "grid.linewidth": 0.7,
         "text.color": theme.ink,
@@ -115,42 +124,142 @@ def drawn(picture: Picture, runs: Sequence[Run], theme: Theme) -> bytes:
     return buffer.getvalue()
 
 
-WIDTH, TALL = 11.0, 2.35
-"""Inches: of a picture, and of a row of panels."""
+def over_steps(
+    picture: Picture, runs: Sequence["Run"], theme: Theme, *, foot: float = 0.0, note: Sequence[str] = ()
+) -> Any:
+    """A panel a metric, a line a run: thin each step, thick the running mean. `foot` inches stay free below."""
+    panels = picture.of(runs)
+    figure, axes = _figure(picture, runs, theme, len(panels), foot=foot)
+    windows: set[int] = set()
+    for axis, panel in zip(axes, panels, strict=True):
+        for number, run in enumerate(runs):
+            steps, values = run.series(panel.metric)
+            if run.window == 1 or panel.metric.startswith("held_out/"):  # few points, each of them many questions
+                axis.plot(steps, values, color=theme.run(number), lw=1.5, marker="o", ms=3)
+                continue
+            windows |= {run.window} if len(steps) else set()
+            axis.plot(steps, values, color=theme.run(number), lw=0.8, alpha=0.3)
+            axis.plot(steps, running_mean(values, run.window), color=theme.run(number), lw=1.9, zorder=3)
+        axis.set(title=panel.title, xlabel="step", ylabel=panel.unit)
+        _ticks(axis.xaxis, whole=True)
+        _scale(axis, panel)
+    if windows:
+        span = " to ".join(map(str, sorted({min(windows), max(windows)})))
+        note = [f"Thin: each step. Thick: the running mean of {span} steps.", *note]
+    _note(figure, theme, " ".join(note))
+    return figure
+
+
+def closure(picture: Picture, runs: Sequence["Run"], theme: Theme) -> Any:
+    """Curves over the steps, and under each the runs' starts and ends."""
+    able = [(theme.run(number), run) for number, run in enumerate(runs) if picture.of([run])]
+    foot = 0.5 + 0.23 * len(able)
+    note = ["Start and end: means of the first and the last tenth of the steps."]
+    figure = over_steps(picture, runs, theme, foot=foot, note=note)
+    for axis, panel in zip(figure.axes, picture.of(runs), strict=True):
+        left, right = axis.get_position().x0, axis.get_position().x1
+        rows: list[tuple[str, Sequence[str]]] = [(theme.soft, ("", "start", "end", "change"))]
+        for colour, run in able:
+            name, ends = run.name if len(run.name) <= 24 else run.name[:23] + "…", run.ends(panel.metric)
+            cells = (f"{ends[0]:.0%}", f"{ends[1]:.0%}", f"{100 * (ends[1] - ends[0]):+.0f}") if ends else ("–",) * 3
+            rows.append((colour, (name, *(cell.replace("-", "−") for cell in cells))))
+        for number, (colour, texts) in enumerate(rows):
+            for x, text in zip((left, right - 0.11, right - 0.055, right), texts, strict=True):
+                y, side = (foot - 0.23 * number) / figure.get_figheight(), "left" if x == left else "right"
+                figure.text(x, y, text, size=8.5, color=colour, ha=side, va="bottom")
+    return figure
+
+
+def against_accuracy(picture: Picture, runs: Sequence["Run"], theme: Theme) -> Any:
+    """A path a run through its held-out measures: across the panel's metric at that step, up the accuracy."""
+    panels = picture.of(runs)
+    figure, axes = _figure(picture, runs, theme, len(panels))
+    for axis, panel in zip(axes, panels, strict=True):
+        for number, run in enumerate(runs):
+            steps, across, up = path(run, panel.metric)
+            if not len(steps):
+                continue
+            colour = theme.run(number)
+            axis.plot(across, up, color=colour, lw=1.2, alpha=0.55)
+            axis.scatter(across, up, s=14, color=colour, zorder=3)
+            axis.scatter(across[:1], up[:1], s=52, color=theme.card, edgecolor=colour, lw=1.8, zorder=4)
+            axis.scatter(across[-1:], up[-1:], s=70, color=colour, zorder=4)
+            place = {"textcoords": "offset points", "xytext": (7, 4), "size": 8, "color": colour}
+            axis.annotate(f"step {steps[-1]:.0f}", (across[-1], up[-1]), **place)
+        axis.set(title=panel.title, xlabel=panel.unit, ylabel="held-out accuracy")
+        axis.margins(x=0.12, y=0.08)
+        _ticks(axis.xaxis)
+        _ticks(axis.yaxis, percent=True)
+    _note(figure, theme, "Ring: a run's first measure. Large dot: its last.")
+    return figure
+
+
+def path(run: "Run", metric: str) -> tuple[Numbers, Numbers, Numbers]:
+    """A run's steps with a held-out accuracy, there the metric, and the accuracy.  # [points] each
+
+    What is measured at each step is taken from its running mean, at the nearest step that has it.
+    """
+    (at, up), (steps, values) = run.series("held_out/accuracy"), run.series(metric)
+    if not len(steps):
+        at, up = at[:0], up[:0]
+    if not metric.startswith("held_out/"):
+        values = running_mean(values, run.window)
+    nearest = np.array([np.abs(steps - one).argmin() for one in at], dtype=np.intp)
+    return at, values[nearest], up
+
+
+def running_mean(values: Numbers, window: int) -> Numbers:
+    """The mean of the `window` values around each, of fewer at the ends.
+
+    >>> running_mean(np.array([0.0, 3.0, 0.0, 3.0]), 3).tolist()
+    [1.5, 1.0, 2.0, 1.5]
+    """
+    if not len(values):
+        return values
+    ones = np.ones(min(window, len(values)))
+    sums: Numbers = np.convolve(values, ones, "same") / np.convolve(np.ones_like(values), ones, "same")
+    return sums
 
 
 def _figure(
-    picture: Picture, runs: Sequence["Run"], theme: Theme, *, columns: int, count: int, foot: float = 0.0
+    picture: Picture, runs: Sequence["Run"], theme: Theme, count: int, *, foot: float = 0.0
 ) -> tuple[Any, list[Any]]:
-    """A figure with its title and legend, and `count` axes row by row; `foot` inches stay free below them."""
+    """A figure with its title and legend, and `count` axes, row by row."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
+    columns = 2 if count == 4 else min(3, count)
     rows = math.ceil(count / columns)
-    across = max(1, min(len(runs), int((WIDTH - 0.6) / (0.085 * max(len(run.name) for run in runs) + 0.65))))
-    head = 0.75 + 0.2 * math.ceil(len(runs) / across)
-    height = head + rows * TALL + 0.35 + foot
+    handles = [
+        Line2D([], [], color=theme.run(number), lw=2.4, label=run.name.replace("$", r"\$"))
+        for number, run in enumerate(runs)
+        if picture.of([run])
+    ]
+    letters = max(len(str(handle.get_label())) for handle in handles)
+    across = max(1, min(len(handles), int((WIDTH - 2 * EDGE) / (0.085 * letters + 0.65))))
+    head = 0.85 + 0.2 * math.ceil(len(handles) / across)
+    height = head + rows * picture.tall + foot
     figure = Figure(figsize=(WIDTH, height))
     FigureCanvasAgg(figure)
-    figure.text(0.3 / WIDTH, 1 - 0.2 / height, picture.title, size=13, weight="bold", va="top")
+    figure.text(EDGE / WIDTH, 1 - 0.22 / height, picture.title, size=13, weight="bold", va="top")
     figure.legend(
-        handles=[Line2D([], [], color=theme.run(number), lw=2.2, label=run.name) for number, run in enumerate(runs)],
+        handles=handles,
         ncols=across,
         loc="upper left",
-        bbox_to_anchor=(0.22 / WIDTH, 1 - 0.42 / height),
+        bbox_to_anchor=((EDGE - 0.08) / WIDTH, 1 - 0.45 / height),
         fontsize=9,
-        handlelength=1.4,
+        handlelength=1.3,
         columnspacing=1.6,
     )
     axes = list(figure.subplots(rows, columns, squeeze=False).flat)
     figure.subplots_adjust(
         left=0.75 / WIDTH,
-        right=1 - 0.3 / WIDTH,
-        top=1 - (head + 0.2) / height,
-        bottom=(0.85 + foot) / height,
+        right=1 - EDGE / WIDTH,
+        top=1 - head / height,
+        bottom=(0.8 + foot) / height,
         wspace=0.27,
-        hspace=0.6,
+        hspace=0.52,
     )
     for spare in axes[count:]:
         spare.remove()
@@ -158,57 +267,79 @@ def _figure(
 
 
 def _note(figure: Any, theme: Theme, text: str) -> None:
-    figure.text(0.3 / WIDTH, 0.18 / figure.get_figheight(), text, size=8, color=theme.soft)
+    figure.text(EDGE / WIDTH, 0.16 / figure.get_figheight(), text, size=8, color=theme.soft)
 
 
-def over_steps(picture: Picture, runs: Sequence["Run"], theme: Theme, *, columns: int = 3, foot: float = 0.0) -> Any:
-    """Each metric that some run has, over the steps."""
-    panels = [panel for panel in picture.panels if any(run.has(panel.metric) for run in runs)]
-    columns = min(columns, len(panels))
-    figure, axes = _figure(picture, runs, theme, columns=columns, count=len(panels), foot=foot)
-    smoothed = set()
-    for axis, panel in zip(axes, panels, strict=True):
-        for number, run in enumerate(runs):
-            steps, values = run.series(panel.metric)
-            colour = theme.run(number)
-            if panel.metric.startswith("held_out/") or run.window == 1:
-                axis.plot(steps, values, color=colour, lw=1.4, marker="o", ms=3, zorder=3)
-                continue
-            smoothed.add(run.window)
-            axis.plot(steps, values, color=colour, lw=0.8, alpha=0.3)
-            axis.plot(steps, running_mean(values, run.window), color=colour, lw=1.9, zorder=3)
-        _dress(axis, panel)
-    if smoothed:
-        least, most = min(smoothed), max(smoothed)
-        span = f"{least}" if least == most else f"{least} to {most}"
-        _note(figure, theme, f"Thin: each step. Thick: the running mean of {span} steps, a fifteenth of a run.")
-    return figure
+def _ticks(axis: Any, *, whole: bool = False, percent: bool = False) -> None:
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(5, integer=whole, min_n_ticks=1, steps=[1, 2, 2.5, 5, 10]))
+    if percent:
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{round(100 * value, 6):g}%"))
 
 
-def _dress(axis: Any, panel: Panel) -> None:
-    from matplotlib.ticker import MaxNLocator, PercentFormatter
-
-    axis.set(title=panel.title, xlabel="step", ylabel=panel.unit)
-    axis.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    axis.margins(x=0.02)
-    if panel.log and min((line.get_ydata().min() for line in axis.lines if len(line.get_ydata())), default=0) > 0:
+def _scale(axis: Any, panel: Panel) -> None:
+    """The axis upward: a part whole, a positive loss by its logarithm, other positive numbers from 0."""
+    drawn = np.concatenate([line.get_ydata() for line in axis.lines])
+    least, most = drawn.min(), drawn.max()
+    if panel.metric.endswith("loss") and least > 0:
         axis.set_yscale("log")
-    elif panel.part:
+        return
+    _ticks(axis.yaxis, percent=panel.part)
+    if panel.part:
         axis.set_ylim(-0.03, 1.03)
-        axis.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    else:
-        axis.yaxis.set_major_locator(MaxNLocator(5))
+    elif least >= 0:
+        axis.set_ylim(0, 1.08 * most or 1)
 
 
-def in_two_columns(picture: Picture, runs: Sequence["Run"], theme: Theme) -> Any:
-    return over_steps(picture, runs, theme, columns=2)
-
-
-def with_table(picture: Picture, runs: Sequence["Run"], theme: Theme) -> Any:
-    """The curves, and below them each run's start and end."""
-    foot = 0.55 + 0.24 * len(runs)
-    figure = over_steps(picture, runs, theme, foot=foot)
-    panels = [panel for panel in picture.panels if any(run.has(panel.metric) for run in runs)]
-    height = figure.get_figheight()
-    top = foot + 0.3
-    ...
+F_TAU = Panel(metric="f_tau", title=r"Format reward $f_\tau$", unit="mean reward, at most 1")
+KAPPA = Panel(metric="kappa", title=r"Tool calls $\kappa$", unit="calls a rollout")
+DYNAMICS = Picture(
+    file="dynamics",
+    title="Training dynamics",
+    seen="Form and tool use, the divergence from the reference model, and the rewards of each step's rollouts.",
+    panels=(
+        F_TAU,
+        KAPPA,
+        Panel(metric="kl", title="Divergence from the reference", unit="KL, nats a token"),
+        Panel(metric="reward/total", title="Reward, all of it", unit="mean reward"),
+        Panel(metric="reward/accuracy", title="Accuracy reward", unit="mean reward"),
+        Panel(metric="reward/tool", title="Tool reward", unit="mean reward"),
+    ),
+    draw=over_steps,
+)
+CLOSURE = Picture(
+    file="closure",
+    title="Tag closure",
+    seen="Of the tags that a step's rollouts opened, the part that they closed.",
+    panels=tuple(
+        Panel(metric=f"closure/{tag}", title=f"<{tag}>", unit="closed of opened", part=True)
+        for tag in ("think", "tool_call", "answer")
+    ),
+    draw=closure,
+)
+ACCURACY = Picture(
+    file="format_accuracy",
+    title="Format reward against held-out accuracy",
+    seen="Where a run was at each held-out measure: whether better form goes with better answers.",
+    panels=(
+        Panel(metric="f_tau", title="Form while training", unit=r"format reward $f_\tau$, running mean"),
+        Panel(metric="held_out/format", title="Form on held-out questions", unit="format reward, greedy"),
+    ),
+    draw=against_accuracy,
+    tall=3.6,
+    needs="held_out/accuracy",
+)
+TOOLS = Picture(
+    file="tools",
+    title="Tool use",
+    seen="How often rollouts call the tool, whether the calls run, and in which form they are written.",
+    panels=(
+        KAPPA,
+        Panel(metric="calls_ok", title="Calls that ran", unit="calls a rollout"),
+        Panel(metric="with_calls", title="Rollouts with a call", unit="of rollouts", part=True),
+        Panel(metric="tool_code", title="Calls written as <tool_code>", unit="of calls", part=True),
+    ),
+    draw=over_steps,
+)
+PAPER = ((DYNAMICS, "Fig. 4"), (CLOSURE, "Table 5"), (ACCURACY, "Fig. 6"), (TOOLS, "Fig. 8"))

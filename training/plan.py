@@ -289,19 +289,20 @@ def _unfit(shape: Shape, gpu: Gpu) -> Iterator[str]:
 def _mends(shape: Shape, gpu: Gpu) -> Iterator[str]:
     """Changes that make training fit: each that does so alone; else those that do two by two, or all three."""
     least = max(1024, sample_of(shape).main)
-    changes: dict[str, list[int]] = {
-        "{} training GPUs": list(range(shape.gpus + 1, 65)),
-        "gradient_checkpointing": [] if shape.gradient_checkpointing else [True],
-        "row_tokens {}": [n for n in range(1024, shape.row_tokens, 1024) if n >= least][::-1],
+    gpus = [n for n in range(shape.gpus + 1, 65) if shape.sampling is None or shape.samples % n == 0]
+    # Field and how a change of it is said, with its values from the smallest change on.
+    changes: dict[tuple[str, str], list[int]] = {
+        ("gpus", "{} training GPUs"): gpus,
+        ("gradient_checkpointing", "gradient_checkpointing"): [] if shape.gradient_checkpointing else [True],
+        ("row_tokens", "row_tokens {}"): [n for n in range(1024, shape.row_tokens, 1024) if n >= least][::-1],
     }
-    keys = dict(zip(changes, ("gpus", "gradient_checkpointing", "row_tokens"), strict=True))
     for size in (1, 2, 3):
         found = False
-        for names in combinations(changes, size):
-            for values in product(*(changes[name] for name in names)):
-                changed: dict[str, Any] = {keys[name]: value for name, value in zip(names, values, strict=True)}
+        for keys in combinations(changes, size):
+            for values in product(*(changes[key] for key in keys)):
+                changed: dict[str, Any] = {field: value for (field, _), value in zip(keys, values, strict=True)}
                 if _sum(training_memory(replace(shape, **changed))) <= gpu.memory:
-                    yield " with ".join(name.format(value) for name, value in zip(names, values, strict=True))
+                    yield " with ".join(said.format(value) for (_, said), value in zip(keys, values, strict=True))
                     found = True
                     break
         if found:

@@ -36,8 +36,6 @@ class MiniShape(Part):
     head_dim: int = Field(default=32, ge=16, multiple_of=16)
     rope_theta: float = Field(default=1000.0, gt=1)
     """Qwen's 5,000,000 leaves short heads hardly a pair of dimensions that tells a token from its neighbour."""
-    sharpness: float = Field(default=1.7, gt=0)
-    """What the norms of queries and keys begin at. From 1 they take a thousand steps to let a head look at one token."""
     vision_layers: int = Field(default=2, ge=1)
     """Each layer's features go to a text layer (deepstack)."""
     vision_hidden: int = Field(default=128, ge=16, multiple_of=16)

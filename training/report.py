@@ -1,31 +1,37 @@
-"""Runs as the paper's pictures (Fig. 4, 6 and 8, Table 5): PNG files, and one HTML page that can be mailed.
+"""Runs laid side by side: the paper's pictures of them, and one HTML page that can be mailed.
 
-All comes from the runs' metrics.jsonl. Several runs are drawn together, one colour each.
+All comes from the runs' metrics.jsonl; a run that is still going can be drawn too.
 """
 
 import base64
 import contextlib
-import io
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 
 from paravt_infer.errors import SettingsError
 from training.export import START_FILE
+from training.pictures import DARK, LIGHT, PAPER, Numbers, Panel, Picture, over_steps, png
 
-Numbers = NDArray[np.float64]
-TAGS = ("think", "tool_call", "answer")
 ENDS = 0.1
-"""A run's start and end are the first and last so great a part of the steps at which a number was measured."""
+"""A run's start and end: so great a part of the steps at which a number was measured."""
+SUMMARY = {
+    "reward/total": "reward",
+    "f_tau": "format reward f_τ",
+    "kappa": "tool calls κ",
+    "held_out/accuracy": "held-out accuracy",
+    "held_out/answer": "held-out answers",
+    "loss": "loss",
+}
+"""Metrics of the first table, and their names there."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,8 +46,8 @@ class Run:
 
     @property
     def window(self) -> int:
-        """Steps that a running mean is taken over: a fifteenth of the run."""
-        return max(1, len(self.records) // 15)
+        """Steps that a running mean is taken over: a fifteenth of the run, at most 25."""
+        return min(25, max(1, len(self.records) // 15))
 
     def series(self, metric: str) -> tuple[Numbers, Numbers]:
         """The steps at which a metric was measured, and its values.  # [points], [points]"""
@@ -61,16 +67,6 @@ class Run:
 
 def _finite(value: Any) -> bool:
     return isinstance(value, (int, float)) and math.isfinite(value)
-
-
-def running_mean(values: Numbers, window: int) -> Numbers:
-    """The mean of the `window` values around each, of fewer at the ends.
-
-    >>> running_mean(np.array([0.0, 3.0, 0.0, 3.0]), 3).tolist()
-    [1.5, 1.0, 2.0, 1.5]
-    """
-    ones = np.ones(min(window, len(values)))
-    return np.convolve(values, ones, "same") / np.convolve(np.ones_like(values), ones, "same")
 
 
 def read_runs(folders: Sequence[Path]) -> list[Run]:
@@ -111,134 +107,77 @@ def _record(line: str, where: str) -> dict[str, Any]:
     return record
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Theme:
-    """Colours of a picture."""
+def write_report(runs: Sequence[Path], out: Path) -> list[Path]:
+    """Draw runs; returns the files written to folder `out`: a PNG a picture, and report.html with all of them in it.
 
-    card: str
-    ink: str
-    soft: str
-    line: str
-    runs: tuple[str, ...]
-    """One a run, told apart by the colour-blind too; they begin anew after the last."""
+    What no run has is not drawn, and the page says so.
 
-
-LIGHT = Theme(
-    card="#ffffff",
-    ink="#1c2027",
-    soft="#5a6270",
-    line="#e4e2dd",
-    runs=("#1d66a8", "#c2570c", "#15836b", "#a3429a", "#8f6d00", "#5b6472", "#5757d0"),
-)
-DARK = Theme(
-    card="#1d2025",
-    ink="#e7e9ec",
-    soft="#a0a8b4",
-    line="#343a43",
-    runs=("#74b4f2", "#f0a25f", "#4cc4a4", "#dc8ad4", "#d9b43c", "#b3bbc7", "#9d9df5"),
-)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Panel:
-    """One metric over the steps."""
-
-    metric: str
-    title: str
-    unit: str
-    part: bool = False
-    """Whether it is a part of 1, drawn in percent."""
+    Raises:
+        SettingsError: a run's metrics cannot be read, or `out` cannot be written.
+    """
+    loaded = read_runs(runs)
+    pictures = [(picture, source) for picture, source in (*PAPER, (_learning(loaded), "")) if picture.of(loaded)]
+    absent = list(_absent(loaded))
+    figures, written = [], []
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for picture, source in pictures:
+            light, dark = png(picture, loaded, LIGHT), png(picture, loaded, DARK)
+            written.append(out / f"{picture.file}.png")
+            written[-1].write_bytes(light)
+            encoded = [base64.b64encode(one).decode() for one in (light, dark)]
+            figures.append({"picture": picture, "source": source, "light": encoded[0], "dark": encoded[1]})
+        written.append(out / "report.html")
+        written[-1].write_text(_page(loaded, figures, absent), encoding="utf-8")
+    except OSError as error:
+        raise SettingsError(f"{out}: cannot be written ({error.strerror}); name another folder") from None
+    for line in absent:
+        Console(stderr=True).print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
+    return written
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Picture:
-    """One PNG."""
-
-    file: str
-    title: str
-    seen: str
-    """What is seen, in a sentence or two."""
-    panels: tuple[Panel, ...]
-    draw: Callable[["Picture", Sequence[Run], Theme], Any]
-
-
-def drawn(picture: Picture, runs: Sequence[Run], theme: Theme) -> bytes:
-    """The picture as a PNG file's bytes."""
-    import matplotlib
-
-    style = {
-        "figure.facecolor": theme.card,
-        "axes.facecolor": theme.card,
-        "axes.edgecolor": theme.line,
-        "axes.labelcolor": theme.soft,
-        "axes.grid": True,
-        "axes.axisbelow": True,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.titlelocation": "left",
-        "axes.titlesize": 9.5,
-        "axes.titleweight": "bold",
-        "axes.titlecolor": theme.ink,
-        "axes.labelsize": 8.5,
-        "grid.color": theme.line,
-        "grid.linewidth": 0.7,
-        "text.color": theme.ink,
-        "xtick.color": theme.soft,
-        "ytick.color": theme.soft,
-        "xtick.labelsize": 8,
-        "ytick.labelsize": 8,
-        "xtick.major.size": 0,
-        "ytick.major.size": 0,
-        "font.family": "DejaVu Sans",
-        "legend.frameon": False,
-    }
-    buffer = io.BytesIO()
-    with matplotlib.rc_context(style):
-        picture.draw(picture, runs, theme).savefig(buffer, format="png", dpi=150)
-    return buffer.getvalue()
+def _learning(runs: Sequence[Run]) -> Picture:
+    """The loss, and every held-out measure that is not a finer part of another."""
+    measured = {name for run in runs for record in run.records for name in record if name.startswith("held_out/")}
+    measured.discard("held_out/failed")  # a count of faults, no measure of the model
+    whole = sorted(name for name in measured if not any(name.startswith(f"{other}_") for other in measured))
+    panels = [Panel(metric="loss", title="Loss", unit="mean of a learned token")]
+    panels += [Panel(metric=name, title=name.replace("held_out/", "Held out: "), unit=_unit(name)) for name in whole]
+    seen = "The loss of each step, and what was measured on data that is never trained on."
+    return Picture(file="learning", title="Learning", seen=seen, panels=tuple(panels), draw=over_steps)
 
 
-WIDTH, TALL = 11.0, 2.35
-"""Inches: of a picture, and of a row of panels."""
+def _unit(name: str) -> str:
+    return {"held_out/loss": "mean of a token", "held_out/kappa": "calls a question"}.get(name, "part of 1")
 
 
-def _figure(
-    picture: Picture, runs: Sequence[Run], theme: Theme, *, columns: int, rows: int, foot: float = 0.0
-) -> tuple[Any, list[Any]]:
-    """A figure with its title and legend, and its axes row by row; `foot` inches stay free below them."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
+def _absent(runs: Sequence[Run]) -> Iterator[str]:
+    """What is not drawn and why, a line each."""
+    for picture, source in PAPER:
+        names = " or ".join(panel.metric for panel in picture.panels)
+        names += f" beside {picture.needs}" if picture.needs else ""
+        without = [run.name for run in runs if not picture.of([run])]
+        if len(without) == len(runs):
+            yield f"{picture.title} ({source}): not drawn: no run has {names}"
+        elif without:
+            yield f"{picture.title} ({source}): drawn without {', '.join(without)}: no {names} there"
 
-    longest = max(len(run.name) for run in runs)
-    across = max(1, min(len(runs), int((WIDTH - 0.6) / (0.085 * longest + 0.65))))
-    head = 0.75 + 0.2 * math.ceil(len(runs) / across)
-    height = head + rows * TALL + 0.25 + foot
-    figure = Figure(figsize=(WIDTH, height))
-    FigureCanvasAgg(figure)
-    figure.text(0.3 / WIDTH, 1 - 0.2 / height, picture.title, size=13, weight="bold", va="top")
-    handles = [Line2D([], [], color=_colour(theme, n), lw=2.2, label=run.name) for n, run in enumerate(runs)]
-    figure.legend(
-        handles=handles,
-        ncols=across,
-        loc="upper left",
-        bbox_to_anchor=(0.22 / WIDTH, 1 - 0.42 / height),
-        fontsize=9,
-        handlelength=1.4,
-        columnspacing=1.6,
-        borderpad=0.2,
+
+def _page(runs: Sequence[Run], figures: Sequence[dict[str, Any]], absent: Sequence[str]) -> str:
+    import jinja2
+
+    environment = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
-    axes = figure.subplots(rows, columns, squeeze=False)
-    figure.subplots_adjust(
-        left=0.75 / WIDTH,
-        right=1 - 0.3 / WIDTH,
-        top=1 - (head + 0.2) / height,
-        bottom=(0.6 + foot) / height,
-        wspace=0.27,
-        hspace=0.55,
+    template = resources.files("training").joinpath("report.html.jinja").read_text(encoding="utf-8")
+    summary = {metric: title for metric, title in SUMMARY.items() if any(run.has(metric) for run in runs)}
+    tags = [panel.metric for picture, _ in PAPER if picture.file == "closure" for panel in picture.of(runs)]
+    return environment.from_string(template).render(
+        runs=runs,
+        colours=[(LIGHT.run(number), DARK.run(number)) for number in range(len(runs))],
+        figures=figures,
+        absent=absent,
+        summary=summary,
+        tags=tags,
+        ends=ENDS,
     )
-    return figure, list(axes.flat)
-
-
-def _colour(theme: Theme, number: int) -> str:
-    return theme.runs[number % len(theme.runs)]

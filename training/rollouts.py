@@ -7,7 +7,7 @@ the step's number alone: a run that was stopped goes on with the same ones.
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,6 +44,8 @@ class Group:
     """Each rollout's contexts: the main agent's, then the sub-agents'. Without advantages yet."""
     failed: int = 0
     """Rollouts that failed for good."""
+    why: str = ""
+    """The last failure, one line."""
     retried: int = 0
     too_long: int = 0
     """Contexts that no row holds."""
@@ -150,32 +152,37 @@ class Producer:
     async def _batch(self, step: int) -> list[Group]:
         count = self.recipe.prompts
         numbers = range(step * count, (step + 1) * count)
-        return list(await asyncio.gather(*(self._group(step, number) for number in numbers)))
+        return await together(self._group(step, number) for number in numbers)
 
     async def _group(self, step: int, number: int) -> Group:
         recipe = self.recipe
         prompt = await asyncio.to_thread(self.prompts.prompt, number)
         frames = recipe.gating.frames_at(run_seed=recipe.seed, step=step, prompt_id=prompt.id)
         group = Group(prompt=prompt, frames=frames)
-        members = await asyncio.gather(*(self._member(group, step, member) for member in range(recipe.group)))
-        group.rollouts = [rollout for rollout in members if rollout is not None]
-        group.failed = len(members) - len(group.rollouts)
+        members = await together(self._member(group, step, member) for member in range(recipe.group))
+        made = [member for member in members if member is not None]
+        group.rollouts = [rollout for rollout, _ in made]
+        group.samples = [samples for _, samples in made]
+        group.failed = len(members) - len(made)
         judged = None
         if self.judge is not None:
             judged = await asyncio.gather(*(self.judge.grade(one, prompt.gold) for one in group.rollouts))
         group.rewards = group_rewards(group.rollouts, prompt.gold, recipe.rewards, step=step, judged=judged)
-        group.samples = [await self._samples(group, rollout, step) for rollout in group.rollouts]
         return group
 
-    async def _member(self, group: Group, step: int, member: int) -> Rollout | None:
-        """One rollout, run again where it failed; None where it fails for good."""
+    async def _member(self, group: Group, step: int, member: int) -> tuple[Rollout, list[Sample]] | None:
+        """One rollout and its contexts, run again where it failed; None where it fails for good."""
         recipe = self.recipe
         for attempt in range(recipe.rollouts.retries + 1):
             seed = seed_for(recipe.seed, "rollout", step, group.prompt.id, member, attempt)
             assert seed is not None
             rollout = await self._episode(group.prompt, recipe.episode_settings(frames=group.frames, seed=seed))
             if rollout.status in ("answered", "no_answer"):
-                return rollout
+                try:
+                    return rollout, await self._samples(group, rollout, step)
+                except ParavtError as error:  # its frames cannot be had again
+                    rollout.error = str(error)
+            group.why = rollout.error or rollout.status
             group.retried += attempt < recipe.rollouts.retries
         return None
 
@@ -220,3 +227,14 @@ class Producer:
         if lost:
             raise ParavtError(f"{rollout.question.video}: changed while rollout {rollout.id} looked at it")
         return found
+
+
+async def together(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """The results of all, in their order; when one raises, the others are cancelled before that is told."""
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,6 +1,6 @@
 """The sizes that a training run's memory, tokens and time follow from: its model's, its rows', its samples'.
 
-Read from a recipe and a model's configuration; no weights are made or loaded.
+Read from a recipe and a model's configuration; no model is loaded.
 """
 
 import re
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -17,6 +18,7 @@ from paravt_infer.errors import SettingsError
 from paravt_infer.model import load_part
 from paravt_infer.settings import Settings
 from training.grpo_recipe import GrpoRecipe, load_grpo_recipe
+from training.mini import build_mini
 from training.recipe import MINI, MiniShape, ParquetData, Recipe, WorldData, load_recipe, read_recipe
 
 PUBLISHED: dict[str, dict[str, dict[str, Any]]] = {
@@ -161,7 +163,9 @@ def config_of(start: str, mini: MiniShape, frame: int) -> Any:
         SettingsError: it is not a dense Qwen3-VL model.
     """
     if start == MINI:
-        return _mini_config(mini, frame)
+        # How many words it has only its tokenizer tells: it is made, which takes a second.
+        with TemporaryDirectory() as folder:
+            return load_part(str(build_mini(Path(folder), mini, frame=frame)), "AutoConfig")
     known = re.fullmatch(r"Qwen/Qwen3-VL-(2B|4B|8B)-(?:Instruct|Thinking)", start)
     if known and not Path(start).exists():
         return published(known[1])
@@ -169,18 +173,6 @@ def config_of(start: str, mini: MiniShape, frame: int) -> Any:
     if config.model_type != "qwen3_vl":
         raise SettingsError(f"{start}: a model of type {config.model_type}; only dense Qwen3-VL models can be planned")
     return config
-
-
-def _mini_config(shape: MiniShape, frame: int) -> Any:
-    from collections import defaultdict
-
-    from training.mini import _config
-    from training.tiny import build_tokenizer
-    from training.world.words import TAGS, vocabulary
-
-    tokenizer = build_tokenizer(vocabulary(), shape.vocabulary)
-    tokenizer.add_tokens(list(TAGS))
-    return _config(shape, frame, len(tokenizer), defaultdict(int))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -240,7 +232,8 @@ def shape_of(recipe: Recipe | GrpoRecipe, *, gpus: int | None = None) -> Shape:
         gpus: that train, in place of the recipe's; a recipe that names none runs on one.
 
     Raises:
-        ModelError, SettingsError: as in `config_of`.
+        ModelError: the model's configuration cannot be had.
+        SettingsError: it is of another kind, or a step's rollouts do not divide by `gpus`.
     """
     start, data = recipe.model.start, recipe.data
     drawn = data.frame if isinstance(data, WorldData) else 0
@@ -264,6 +257,11 @@ def shape_of(recipe: Recipe | GrpoRecipe, *, gpus: int | None = None) -> Shape:
             frame_tokens=_frame_tokens(model, pixels),
             budgets=budgets,
         )
+    if gpus:
+        try:
+            recipe.check_processes(gpus)
+        except ValueError as error:
+            raise SettingsError(f"--gpus {gpus}: {error}") from None
     in_process, gating = recipe.rollouts.backend == "transformers", recipe.gating
     settings = recipe.episode_settings(frames=gating.frames, seed=0)
     return Shape(

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 
+from paravt_infer import bundled
 from paravt_infer.backends.base import Backend
 from paravt_infer.errors import SettingsError
 
@@ -23,7 +24,8 @@ def open_backend(
     Args:
         backend: one of `BACKENDS`. By default `sglang` where a server is named, or where SGLang and CUDA are
             here to start one; else `transformers`.
-        model: folder or hub id. For `openai` the endpoint's name of it.
+        model: folder or hub id. For `openai` the endpoint's name of it. The bundled checkpoint, in this process,
+            where neither it nor a server is named.
         servers: base URLs, several for more than one machine.
         say: told what a started server is doing.
 
@@ -32,6 +34,8 @@ def open_backend(
     """
     if backend is not None and backend not in BACKENDS:
         raise SettingsError(f"backend {backend!r} does not exist; there are {', '.join(BACKENDS)}")
+    if not model and not servers and backend in (None, "transformers"):
+        model, backend = str(bundled.checkpoint()), "transformers"
     if backend is None:
         backend = "sglang" if servers or (model and can_start_server() and device is None) else "transformers"
     if backend == "transformers":

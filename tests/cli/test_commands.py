@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.numbered import write_numbered
-from paravt_infer.rollout import load
+from paravt_infer.bundled import Sample, samples
+from paravt_infer.rollout import from_json, load
 
 
 @pytest.fixture(scope="session")
@@ -41,31 +42,38 @@ def test_help_and_the_package_load_nothing_heavy() -> None:
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
 
 
-def test_without_a_model_two_lines_say_how_to_name_one(paravt, video: str) -> None:
-    done = paravt("ask", video, "Which?")
-    assert done.returncode == 1 and done.stdout == ""
-    assert len(done.stderr.strip().splitlines()) == 2
-    assert "--model" in done.stderr and "--server" in done.stderr
+def asked(sample: Sample) -> list[str]:
+    options = [part for letter, text in sample.options.items() for part in ("-o", f"{letter}={text}")]
+    return ["ask", sample.path, sample.question, *options]
 
 
-def test_in_a_pipe_the_answer_alone_is_on_stdout(paravt, video: str, tmp_path: Path) -> None:
-    saved = tmp_path / "rollout.json"
-    done = paravt("ask", video, "Which?", "-o", "A=red", "-o", "B=blue", "--rehearse", "--save", str(saved))
+@pytest.mark.parametrize("sample", samples(), ids=lambda sample: Path(sample.path).stem)
+def test_each_sample_is_answered_rightly_by_the_bundled_checkpoint(paravt, sample: Sample) -> None:
+    """Looked up, not guessed: the answer rests on windows that parallel sub-agents looked at."""
+    done = paravt(*asked(sample), "--json")
     assert done.returncode == 0, done.stderr
-    [rollout] = load(saved)
-    assert done.stdout == f"{rollout.answer}\n" and rollout.answer in ("A", "B")
-    assert "random model" in done.stderr and "mean nothing" in done.stderr
-    assert len(rollout.supporting) == 3
+    rollout = from_json(done.stdout)
+    assert rollout.answer == sample.answer
+    assert len(rollout.supporting) >= 2 and {call.turn for call in rollout.supporting} == {0}
+
+
+def test_in_a_pipe_the_answer_alone_is_on_stdout(paravt, tmp_path: Path) -> None:
+    sample, saved = samples()[0], tmp_path / "rollout.json"
+    done = paravt(*asked(sample), "--save", str(saved))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{sample.answer}\n"
+    notes = [line for line in done.stderr.splitlines() if line.startswith("note:")]
+    assert len(notes) == 1 and "bundled checkpoint" in notes[0] and "--model" in notes[0]
 
     shown = paravt("show", str(saved))
     assert shown.returncode == 0
-    for wanted in ("Which?", "call 3", "00:00", "00:40", "rests on", f"{rollout.answer}. "):
+    for wanted in (sample.question, "call 2", "00:00", "00:48", "rests on", f"{sample.answer}. "):
         assert wanted in shown.stdout
     assert "<think>" in paravt("show", str(saved), "--turns").stdout
 
 
-def test_json_is_the_rollout_with_the_answer_and_the_evidence_at_its_top(paravt, video: str) -> None:
-    done = paravt("ask", video, "Which?", "-o", "red", "-o", "blue", "--rehearse", "--json", "--frames", "4")
+def test_json_is_the_rollout_with_the_answer_and_the_evidence_at_its_top(paravt) -> None:
+    done = paravt(*asked(samples()[0]), "--json", "--frames", "4")
     rollout = json.loads(done.stdout)
     assert list(rollout)[:5] == ["answer", "evidence", "turns", "usage", "settings"]
     first = rollout["evidence"][0]
@@ -74,11 +82,11 @@ def test_json_is_the_rollout_with_the_answer_and_the_evidence_at_its_top(paravt,
     assert rollout["settings"]["frames"] == 4 and len(rollout["overview"]) == 4
 
 
-def test_the_core_needs_neither_torchvision_nor_sglang_nor_lmms_eval(paravt, video: str, tmp_path: Path) -> None:
+def test_the_core_needs_neither_torchvision_nor_sglang_nor_lmms_eval(paravt, tmp_path: Path) -> None:
     """The whole loop with their import forbidden."""
     barrier = "import sys\nfor name in ('torchvision', 'sglang', 'lmms_eval', 'decord'): sys.modules[name] = None\n"
     (tmp_path / "sitecustomize.py").write_text(barrier)
-    done = paravt("ask", video, "Which?", "--rehearse", PYTHONPATH=str(tmp_path))
+    done = paravt(*asked(samples()[0]), PYTHONPATH=str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
 
@@ -107,14 +115,15 @@ def test_a_batch_runs_against_a_real_server_and_resumes(paravt, server, video: s
         (["ask", "VIDEO", "?", "--server", "http://127.0.0.1:9"], "http://127.0.0.1:9 cannot be reached"),
         (["ask", "VIDEO", "?", "--model", "m", "--backend", "gpt"], "backend 'gpt' does not exist"),
         (["ask", "VIDEO", "?", "--model", "m", "--backend", "sglang"], "backend sglang needs --server URL here"),
+        (["ask", "VIDEO", "?", "--backend", "openai"], "backend openai needs an endpoint"),
         (["ask", "VIDEO", "?", "--model", "m", "--dispatch", "all"], "setting dispatch"),
         (["ask", "VIDEO", "?", "--model", "m", "--set", "framez=3"], "framez"),
         (["ask", "VIDEO", "?", "--model", "m", "--set", "frames"], "write KEY=VALUE"),
         (["ask", "VIDEO", "?", "--model", "m", "--reader", "vlc"], "no reader called 'vlc'"),
         (["ask", "VIDEO", "?", "--model", "m", "-o", "A=a", "-o", "b"], "options: name all of them"),
-        (["ask", "VIDEO", "?", "--rehearse", "--save", "x.txt"], "name a .json, .jsonl or .parquet file"),
-        (["ask", "VIDEO", "?", "--rehearse", "--subtitles", "/no.srt"], "/no.srt: no such subtitle file"),
-        (["ask", "/no.mp4", "?", "--rehearse"], "/no.mp4: no such file"),
+        (["ask", "VIDEO", "?", "--save", "x.txt"], "name a .json, .jsonl or .parquet file"),
+        (["ask", "VIDEO", "?", "--subtitles", "/no.srt"], "/no.srt: no such subtitle file"),
+        (["ask", "/no.mp4", "?"], "/no.mp4: no such file"),
         (["ask", "--batch", "q.jsonl"], "--batch and --out go together"),
         (["probe", "/no.mp4"], "/no.mp4: no such file"),
         (["show", "/no.json"], "/no.json: no such file"),

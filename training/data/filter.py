@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from paravt_infer import rollout as rollouts
+from paravt_infer.errors import SettingsError
 from training.data.rows import BadRow, Row
-from training.data.scoring import accuracy
+from training.rewards.accuracy import Gold, accuracy
 
 MOST_WORDS = 15
 """An open answer of more words is out of reach of a model that answers in few (paper)."""
@@ -49,6 +50,14 @@ def read_answers(file: Path) -> dict[str, list[Said]]:
     return dict(answers)
 
 
+def _gold(row: Row, said: Said) -> Gold:
+    """Raises SettingsError where the row's right answer says nothing that could be right."""
+    try:
+        return Gold(answer=row.answer, kind=row.kind, options=said.options)  # type: ignore[arg-type]
+    except SettingsError as error:
+        raise SettingsError(f"{row.file}, row {row.number}: {error}") from None
+
+
 def filtered(
     rows: Iterable[Row | BadRow],
     report: Report,
@@ -71,7 +80,7 @@ def filtered(
         said = (answers or {}).get(str(row.info.get("id") or row.number), [])
         if row.kind == "open" and len(row.answer.split()) > most_words:
             report.left_out["long_answer"] += 1
-        elif said and not any(accuracy(row.kind, one.answer, row.answer, one.options) > 0 for one in said):
+        elif said and not any(accuracy(one.answer, _gold(row, one)) > 0 for one in said):
             report.left_out["never_right"] += 1
         else:
             report.kept += 1

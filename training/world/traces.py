@@ -136,22 +136,7 @@ def _in_order(asked: WorldQuestion) -> list[str]:
 
 
 def conclusion(asked: WorldQuestion) -> str:
-    """What the evidence says, as the thought before the answer: what was seen, the options, and the right one.
-
-    Each option is said again with its letter behind it. So its letter is what followed its words before, which a
-    small model learns at once; that of the question stands in front of them, and looking back over the words of
-    four options it did not learn in 80,000 examples.
-    """
-    question, seen = asked.question, _seen(asked)
-    if question.kind == "grounding":
-        return seen
-    if not question.options:
-        return f"{seen} the answer is {asked.answer}."
-    listed = [f"{letter}. {option} ({letter})" for letter, option in question.options.items()]
-    return "\n".join([seen, *listed, f"the answer is {question.options[asked.answer]} ({asked.answer})."])
-
-
-def _seen(asked: WorldQuestion) -> str:
+    """What the evidence says, as the thought before the answer."""
     events, times = asked.events, asked.times
     if asked.type == "background":
         return f"the background is {asked.scene.background}."
@@ -165,6 +150,14 @@ def _seen(asked: WorldQuestion) -> str:
     colours = asked.type in ("colour_at", "colours_at", "same_colour")
     seen = [event.colour if colours else f"a {event.name}" for event in events]
     return " ".join(f"at {format_time(time)} {what}." for time, what in zip(times, seen, strict=True))
+
+
+def answer_text(asked: WorldQuestion) -> str:
+    """The right answer as it is said: an option by its words.
+
+    The letter in front of them is what a model of this size is slowest to find; whoever reads the answer knows it.
+    """
+    return asked.question.options[asked.answer] if asked.question.options else asked.answer
 
 
 def _enough(asked: WorldQuestion, window: Span) -> bool:
@@ -238,7 +231,7 @@ def main_trace(
     if form == "overview" and not asked.seen_by_overview[budget]:
         return None
     messages = _opening(how, asked, budget)
-    final = _think(conclusion(asked)) + f"<answer>{asked.answer}</answer>"
+    final = _think(conclusion(asked)) + f"<answer>{answer_text(asked)}</answer>"
     called: tuple[Span, ...] = ()
 
     def tell(windows: Sequence[Span]) -> list[Said]:
@@ -246,7 +239,8 @@ def main_trace(
 
     if form == "overview":
         thought = planned.thought if how.calls_tools else conclusion(asked)
-        final = asked.answer if protocol == "direct" else _think(thought) + f"<answer>{asked.answer}</answer>"
+        said = answer_text(asked)
+        final = said if protocol == "direct" else _think(thought) + f"<answer>{said}</answer>"
     elif form == "parallel":
         called = planned.windows
         calls = "\n".join(call_text(window, syntax) for window in called)

@@ -7,12 +7,15 @@ before it, a single digit, a run of signs; and each tag of the protocols is a wo
 import re
 from functools import lru_cache
 
+from training.world.scene import COLOURS, SHAPES
 from training.world.stream import Mix, trace_at
 
 TAGS = tuple(
     f"<{slash}{name}>" for name in ("think", "answer", "tool_call", "tool_response", "tool_code") for slash in ("", "/")
 )
-_TAG = re.compile("(" + "|".join(TAGS) + ")")
+NAMES = tuple(f"{space}{colour} {shape}" for space in (" ", "") for colour in COLOURS for shape in SHAPES)
+"""What the world's things are called, each one token: a small model then finds a thing by one look, not by two."""
+_WHOLE = re.compile("(" + "|".join((*TAGS, *NAMES)) + ")")
 _PIECE = re.compile(
     r"'(?:[sdmt]|ll|ve|re)|[^\r\na-z0-9]?[a-z]+|[0-9]| ?[^\sa-z0-9]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+", re.IGNORECASE
 )
@@ -22,9 +25,14 @@ def words(text: str) -> list[str]:
     """The words of a text; joined, they are the text again.
 
     >>> words("at 00:40 a red star.")
-    ['at', ' ', '0', '0', ':', '4', '0', ' a', ' red', ' star', '.']
+    ['at', ' ', '0', '0', ':', '4', '0', ' a', ' red star', '.']
     """
-    return [piece for part in _TAG.split(text) for piece in ([part] if part in TAGS else _PIECE.findall(part)) if piece]
+    return [
+        piece
+        for part in _WHOLE.split(text)
+        for piece in ([part] if part in TAGS or part in NAMES else _PIECE.findall(part))
+        if piece
+    ]
 
 
 @lru_cache(maxsize=1)

@@ -1,63 +1,15 @@
-"""The filter before RL, and the scores it goes by."""
+"""The filter before RL."""
 
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from paravt_infer.questions import Question
 from paravt_infer.rollout import Rollout, save
 from training.data.filter import Report, Said, filtered, read_answers
 from training.data.rows import BadRow, Row
-from training.data.scoring import accuracy, read_span, token_f1
 
 OPTIONS = {"A": "a red car", "B": "a blue car"}
-
-
-@pytest.mark.parametrize(
-    ("kind", "said", "right", "score"),
-    [
-        ("choice", "B", "B", 1),
-        ("choice", "The answer is (b).", "B", 1),
-        ("choice", "a blue car", "B", 1),
-        ("choice", "B", "B. a blue car", 1),
-        ("choice", "A", "B", 0),
-        ("choice", "Option A. The answer is B", "A", 0),
-        ("choice", "neither", "B", 0),
-        ("choice", "E", "E", 0),  # there is none
-        ("open", "The red car!", "a red car", 1),
-        ("open", "a car", "a red car", 2 / 3),
-        ("open", "red red", "red", 2 / 3),
-        ("open", "a dog", "a cat", 0),
-        ("open", "the", "A", 0),
-        ("open", "A", "A", 1),
-        ("grounding", "[10, 20]", "[10.0, 20.0]", 1),
-        ("grounding", "from 00:10 to 00:20", "[15, 25]", 1 / 3),
-        ("grounding", "12.0 - 18.5 seconds", "[12, 18.5]", 1),
-        ("grounding", "first 1 to 2 s, no: 10 to 20 s", "[10, 20]", 1),
-        ("grounding", "1.5.2", "[10, 20]", 0),
-        ("grounding", "20 to 10", "[10, 20]", 0),
-        ("open", None, "x", 0),
-    ],
-)
-def test_scores(kind: str, said: str | None, right: str, score: float) -> None:
-    assert accuracy(kind, said, right, OPTIONS if kind == "choice" else None) == pytest.approx(score)
-
-
-def test_a_choice_whose_options_are_not_known_is_read_by_its_letter() -> None:
-    assert accuracy("choice", "(C)", "C") == 1 and accuracy("choice", "D", "C") == 0
-
-
-@given(st.text(), st.text())
-def test_token_f1_is_symmetric_and_between_0_and_1(one: str, two: str) -> None:
-    assert 0 <= token_f1(one, two) == token_f1(two, one) <= 1
-
-
-@given(st.text())
-def test_any_text_has_a_span_or_none(text: str) -> None:
-    span = read_span(text)
-    assert span is None or span[0] < span[1]
 
 
 def row(number: int, answer: str, question_type: str = "oe", **info: object) -> Row:

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paravt_infer.errors import SettingsError
-from training.rewards.accuracy import Gold, accuracy
+from training.rewards.accuracy import Gold, accuracy, token_f1
 
 FOUR = {"A": "a red car", "B": "a blue car", "C": "a dog", "D": "a man"}
 TEN = {letter: f"thing number {number}" for number, letter in enumerate("ABCDEFGHIJ")}
@@ -134,3 +134,15 @@ def test_any_text_scores_between_0_and_1_and_is_right_for_one_option_at_most(sai
     assert len(earners(said, FOUR)) <= 1
     for gold in (Gold(answer="a red car", kind="open"), Gold(answer="[12, 30]", kind="grounding")):
         assert 0 <= accuracy(said, gold) <= 1
+
+
+@given(st.text(), st.text())
+def test_token_f1_is_symmetric_and_between_0_and_1(one: str, two: str) -> None:
+    assert 0 <= token_f1(one, two) == token_f1(two, one) <= 1
+
+
+@pytest.mark.parametrize(
+    ("said", "right", "f1"), [("3.5", "5.3", 0), ("3.5 m", "3.5", 2 / 3), ("It is 3.5.", "3.5", 0.5), ("the", "A", 0)]
+)
+def test_a_decimal_is_one_word(said: str, right: str, f1: float) -> None:
+    assert token_f1(said, right) == pytest.approx(f1)
