@@ -32,9 +32,11 @@ class Proxy:
         """Fault to how often it was made."""
         self.episodes: set[str] = set()
         """Ids of the rollouts whose generations passed."""
-        self._faults, self._every, self._share, self._seed = faults or [], every if faults else 0, share, seed
+        self.asked: Counter[str] = Counter()
+        """Requests that faults of a share are drawn for, to how often each came."""
+        self.every = every if faults else 0
+        self._faults, self._share, self._seed = faults or [], share, seed
         self._turns = itertools.cycle(self._faults)
-        self._asked: Counter[str] = Counter()
 
     async def __aenter__(self) -> "Proxy":
         self._client = httpx.AsyncClient(timeout=300)
@@ -74,13 +76,13 @@ class Proxy:
         if path == "/generate":
             self.seen += 1
             self.episodes.add(asked.pop("rid", "").split("-")[0])
-            if self._every and self.seen % self._every == 0:
+            if self.every and self.seen % self.every == 0:
                 return self._made(next(self._turns))
         if self._share:
             name = hashlib.sha256((path + json.dumps(asked, sort_keys=True)).encode()).hexdigest()
-            self._asked[name] += 1
-            draw = random.Random(f"{self._seed} {name} {self._asked[name]}")
-            if self._asked[name] <= AT_MOST and draw.random() < self._share:
+            self.asked[name] += 1
+            draw = random.Random(f"{self._seed} {name} {self.asked[name]}")
+            if self.asked[name] <= AT_MOST and draw.random() < self._share:
                 return self._made(draw.choice(self._faults))
         return None
 

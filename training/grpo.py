@@ -111,8 +111,8 @@ class Trainer:
         network: Learner = Learner(model).to(place.device)
         if place.sharded:
             shard(network, place, bf16=self.bf16)
-        # Not train(): what generates has no dropout either, and the two must agree on each token.
-        network.eval()
+        # What generates has no dropout, and neither has this, in any mode; layers are computed again in training's alone.
+        network.train(self.recipe.gradient_checkpointing)
         return network
 
     def run(self) -> Path | None:

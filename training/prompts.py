@@ -1,9 +1,11 @@
 """What reinforcement learning asks: prompts by number, each with its right answer, and where their frames come from."""
 
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any, Protocol
 
 from paravt_infer.errors import SettingsError
+from paravt_infer.protocols import get_protocol
 from paravt_infer.questions import Question
 from paravt_infer.video.pool import DecodePool
 from paravt_infer.video.store import VideoStore
@@ -77,9 +79,11 @@ class ParquetPrompts:
     def __init__(self, data: ParquetData):
         self.rows = Parquet(data, multiple=1)  # no frame is read through it
         self.store = VideoStore(DecodePool())
+        self._one = Lock()  # prompts are asked for on several threads
 
     def prompt(self, number: int) -> Prompt:
-        row = self.rows.row(number)
+        with self._one:
+            row = self.rows.row(number)
         if isinstance(row, BadRow):
             raise SettingsError(str(row))
         where = f"{row.file}, row {row.number}"
@@ -99,7 +103,10 @@ class ParquetPrompts:
                 kind=row.kind if options or row.kind != "choice" else "open",
                 id=str(row.info.get("id") or f"{row.file.stem}-{row.number}"),
             )
-            # A choice whose options stand in its text is asked as it is written, and answered by a letter.
+            # The row may hold it as it was asked; options and what a protocol adds must not stand there twice.
+            added = get_protocol("paravt").question_text(question).removeprefix(question.text)
+            question = question.model_copy(update={"text": question.text.removesuffix(added)})
+            # A choice whose options stand in its text alone is asked as it is written, and answered by a letter.
             gold = Gold(answer=row.answer, kind=row.kind, options=question.options)  # type: ignore[arg-type]
         except SettingsError as error:
             raise SettingsError(f"{where}: {error}") from None
