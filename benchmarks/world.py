@@ -14,10 +14,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
-from rich.progress import Progress
-
 from benchmarks.machine import machine, markdown
+from lmms_tasks.sweep import Arm, Model, sweep
 from paravt_infer import Engine, Rollout, Settings, open_backend
 from paravt_infer.backends import Backend
 from paravt_infer.protocols import get_protocol
@@ -48,19 +46,6 @@ class Asked:
     @property
     def score(self) -> float:
         return grade(self.question, self.rollout.answer_text)
-
-
-async def run(backend: Backend, questions: list[WorldQuestion], mode: str, settings: Settings) -> list[Asked]:
-    """All questions in one mode, in their order."""
-    by_id = {question.question.id: question for question in questions}
-    answered: dict[str, Asked] = {}
-    with Progress(console=Console(stderr=True)) as progress:
-        task = progress.add_task(f"{mode} ({backend.name})", total=len(questions))
-        async with Engine(backend, settings) as engine:
-            async for rollout in engine.ask_many([q.question for q in questions], concurrency=8):
-                answered[rollout.question.id] = Asked(question=by_id[rollout.question.id], rollout=rollout)
-                progress.advance(task)
-    return [answered[question.question.id] for question in questions]
 
 
 def accuracy(asked: Iterable[Asked], kind: str | None = None) -> float:
@@ -157,6 +142,9 @@ def main() -> None:
     parser.add_argument(
         "--videos", type=Path, default=Path(".cache/world"), help="where the test set's videos are kept"
     )
+    parser.add_argument(
+        "--results", type=Path, default=Path(".cache/world-results"), help="where episodes are kept as they end"
+    )
     parser.add_argument("--count", type=int, default=500, help="only the first so many questions (for a quick look)")
     parser.add_argument("--modes", nargs="*", default=list(MODES), help="only these ways of asking")
     parser.add_argument("--out", type=Path, help="write the tables here as Markdown")
@@ -165,13 +153,26 @@ def main() -> None:
     write_videos({question.question.video: question.scene for question in questions})
     common = Settings(frames=FRAMES, max_new_tokens=512)
 
-    def ask(mode: str, server: str | None) -> list[Asked]:
-        backend = open_backend(
-            model=options.model, servers=[server] if server else [], device=None if server else "cpu"
-        )
-        return asyncio.run(run(backend, questions, mode, common.model_copy(update=MODES[mode])))
+    def ask(modes: Iterable[str], servers: tuple[str, ...] = ()) -> dict[str, list[Asked]]:
+        """All questions in these modes, which take turns; what the results' folder has is not asked again."""
+        backend = "sglang" if servers else "transformers"
+        arms = [
+            Arm(
+                questions=[question.question for question in questions],
+                settings=common.model_copy(update=MODES[mode]),
+                out=options.results / backend / re.sub(r"\W+", "-", mode).strip("-"),
+                title=f"{mode} ({backend})",
+            )
+            for mode in modes
+        ]
+        model = Model(model=options.model, servers=servers, backend=backend, device=None if servers else "cpu")
+        answered = sweep(model, arms, concurrency=16, block=50)
+        return {
+            mode: [Asked(question=one, rollout=rollout) for one, rollout in zip(questions, rollouts, strict=True)]
+            for mode, rollouts in zip(modes, answered, strict=True)
+        }
 
-    results = {mode: ask(mode, None) for mode in dict.fromkeys([*options.modes, MAIN])}
+    results = ask(dict.fromkeys([*options.modes, MAIN]))
     text = f"{len(questions)} questions of the fixed test set, greedy, {FRAMES} overview frames, in process.\n\n"
     text += tables(results)
     several = [question for question in questions if len(question.times) >= 2][:40]
@@ -179,7 +180,7 @@ def main() -> None:
     ratio = asyncio.run(latencies(backend, several, common))
     text += f"- Sequential over parallel seconds, {len(several)} questions of two or more times: {ratio:.2f}.\n"
     if options.server:
-        there = ask(MAIN, options.server)
+        there = ask([MAIN], (options.server,))[MAIN]
         same = [a.rollout.answer_text == b.rollout.answer_text for a, b in zip(results[MAIN], there, strict=True)]
         text += f"- SGLang and in process give the same answer to {100 * sum(same) / len(same):.1f}% ({MAIN}); "
         text += f"over SGLang: choice {accuracy(there, 'choice'):.1f}%.\n"

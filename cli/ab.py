@@ -42,12 +42,12 @@ def ab(
     from rich.console import Console
 
     from cli.options import pairs
-    from lmms_tasks.compare import compare, save_pairs, table
+    from lmms_tasks.compare import compare, save_pairs, short_names, table
     from lmms_tasks.items import Row, save_rows
     from lmms_tasks.page import write_page
     from lmms_tasks.scoring.scorers import get_scorer
     from lmms_tasks.sweep import Arm, Model, note_run, sweep
-    from paravt_infer.errors import BackendError
+    from paravt_infer.errors import BackendError, SettingsError
     from paravt_infer.settings import Settings
 
     both = pairs(settings or [])
@@ -58,6 +58,8 @@ def ab(
     made = {name: Settings.make(**values) for name, values in arms.items()}
     judge = get_scorer(scorer)
     items = _items(tasks, out, videos or [], limit, fixture)
+    if not items:
+        raise SettingsError(f"no task was named; `paravt tasks` lists the benchmarks, and {WORLD} needs no data")
     reached = Model(model=model or None, servers=tuple(server or []), backend=backend or None, device=device or None)
     questions = [item.question for item in items]
     plans = [Arm(questions=questions, settings=made[name], out=out / name, title=f"arm {name}") for name in ("a", "b")]
@@ -75,9 +77,11 @@ def ab(
     (out / "comparison.json").write_text(comparison.model_dump_json(indent=1) + "\n", encoding="utf-8")
     save_pairs(comparison, rows["a"], rows["b"], out / "pairs.parquet")
     with Console(stderr=True).status("drawing the page"):
-        write_page(comparison, rows["a"], rows["b"], out / "ab.html", title=f"{tasks}: {a} against {b}")
+        title = f"{tasks}: " + " against ".join(short_names((a, b)))
+        write_page(comparison, rows["a"], rows["b"], out / "ab.html", title=title)
     Console().print(table(comparison))
-    Console(stderr=True).print(f"pairs, rollouts and the page ab.html are in {out}", highlight=False, markup=False)
+    line = f"pairs, rollouts and the page ab.html are in {out}"
+    Console(stderr=True).print(line, highlight=False, markup=False, soft_wrap=True)
     failed = sum(row.failed for of_arm in rows.values() for row in of_arm)
     if failed:
         raise BackendError(f"{failed} episodes failed and are not compared; running this again retries only them")
@@ -89,7 +93,7 @@ def _items(tasks: str, out: Path, videos: list[str], limit: int | None, fixture:
     items: list[Item] = []
     if WORLD in names:
         names.remove(WORLD)
-        items += world_items(out / "videos")[:limit]
+        items += world_items(Path(videos[0]) if videos else out / "videos")[:limit]
     if names:
         from cli.eval import _lmms_eval
         from lmms_tasks.benchmarks import Roots

@@ -1,5 +1,6 @@
 """`paravt eval`, `paravt merge`: benchmarks through lmms-eval, resumable, and shards of a sweep put together."""
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -77,7 +78,8 @@ def evaluate(
     for task, values in others.items():
         figures = {name: value for name, value in values.items() if isinstance(value, float)}
         print(f"{task}: " + ", ".join(f"{name} {value:.4g}" for name, value in figures.items()))
-    Console(stderr=True).print(f"results, rollouts and settings are in {out}", highlight=False, markup=False)
+    line = f"results, rollouts and settings are in {out}"
+    Console(stderr=True).print(line, highlight=False, markup=False, soft_wrap=True)
     if outcome.failed:
         raise BackendError(f"{outcome.failed} episodes failed and are not scored; running this again retries only them")
 
@@ -127,14 +129,22 @@ def summary_table(summaries: "dict[str, Summary]") -> "Table":
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    table = Table("task", "measure", "%", "questions", "no answer", "failed", box=SIMPLE_HEAD)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("task", overflow="fold")
+    table.add_column("measure", no_wrap=True)
+    for column in ("%", "questions", "no answer", "failed"):
+        table.add_column(column, justify="right", no_wrap=True)
+
+    def percent(value: float) -> str:
+        return "-" if math.isnan(value) else f"{value:.1f}"  # no question of it was scored
+
     for task, summary in summaries.items():
         counts = (str(summary.count), str(summary.no_answer), str(summary.failed))
-        table.add_row(task, summary.headline.name, f"{summary.headline.value:.1f}", *counts, style="bold")
+        table.add_row(task, summary.headline.name, percent(summary.headline.value), *counts, style="bold")
         for name, value in summary.metrics.items():
             if name != summary.headline.name:
-                table.add_row("", name, f"{value:.1f}")
+                table.add_row("", name, percent(value))
         for key, groups in summary.groups.items():
             for name, group in groups.items():
-                table.add_row("", f"  {key} {name}", f"{group.score:.1f}", str(group.count))
+                table.add_row(f"  {key} {name}", "", percent(group.score), str(group.count))
     return table

@@ -1,10 +1,13 @@
-"""`paravt train`: supervised fine-tuning by a recipe, and a run's checkpoint as a model folder."""
+"""`paravt train`: fine-tuning and reinforcement learning by a recipe, and what comes before and after a run."""
 
 import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from cli.plan import plan
+from cli.report import report
 
 app = typer.Typer(help="Train a model.", no_args_is_help=True)
 
@@ -28,6 +31,24 @@ def sft(
     print(train(chosen, resume=resume))
 
 
+@app.command("grpo")
+def grpo(
+    recipe: Annotated[str, typer.Option(help="A YAML file, or one that ships: mini_paragrpo, paragrpo_8b.")],
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one key, such as group=4.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint in out.")] = False,
+) -> None:
+    """Learn by rewards (PARA-GRPO and its ablations) in one process; for many GPUs: torchrun -m training.grpo ..."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    from training.grpo_recipe import load_grpo_recipe
+
+    chosen = load_grpo_recipe(recipe, set_ or [])
+    from training.grpo import train
+
+    print(train(chosen, resume=resume))
+
+
 @app.command("export")
 def export(
     run: Annotated[Path, typer.Argument(help="The folder of a run: its recipe's out.")],
@@ -40,6 +61,9 @@ def export(
 
     print(export_run(run, out, step=step, dtype=dtype))
 
+
+app.command("plan")(plan)
+app.command("report")(report)
 
 if __name__ == "__main__":
     app()

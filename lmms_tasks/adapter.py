@@ -42,6 +42,9 @@ class Paravt(lmms):  # type: ignore[misc]
         values: any setting of `paravt_infer.settings.Settings`, such as `dispatch`, `evidence`, `frames`,
             `protocol`.
 
+    Tokens, temperature and stops are settings here and part of what an episode is found again by: a task's
+    `generation_kwargs`, made for models that answer in one go, are not used.
+
     After a run `rows` holds the questions of this project's tasks with their rollouts, and `failed` counts the
     episodes that broke, of whatever task.
 
@@ -75,9 +78,9 @@ class Paravt(lmms):  # type: ignore[misc]
         servers = tuple(filter(None, str(server).split(";")))
         self.settings = Settings.make(**values)
         self.reached = Model(model=model, servers=servers, backend=backend, device=device, reader=reader)
+        if not str(concurrency).isdecimal() or int(concurrency) < 1:
+            raise SettingsError(f"concurrency must be a whole number from 1 on, not {concurrency}")
         self.concurrency, self.out = int(concurrency), Path(out)
-        if self.concurrency < 1:
-            raise SettingsError(f"concurrency must be at least 1, not {concurrency}")
         self.roots = Roots.make(filter(None, videos.split(";")))
         self.rows: list[Row] = []
         self.failed = 0
@@ -88,7 +91,8 @@ class Paravt(lmms):  # type: ignore[misc]
         questions = [one.question if isinstance(one, Item) else one for one in asked]
         running = _Running(one for one in asked if isinstance(one, Item))
         began = time.monotonic()
-        title = ", ".join(dict.fromkeys(str(request.task_name) for request in requests))
+        tasks = list(dict.fromkeys(str(request.task_name) for request in requests))
+        title = tasks[0] if len(tasks) == 1 else f"{len(tasks)} tasks"
         arm = Arm(questions=questions, settings=self.settings, out=self.out, title=title)
         (rollouts,) = sweep(self.reached, [arm], concurrency=self.concurrency, describe=running.describe)
         self._report(requests, rollouts, time.monotonic() - began)

@@ -4,13 +4,13 @@ Both arms answered the same items. Whatever is compared is compared question by 
 neither episode failed; failures are counted, never scored.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
 
-from lmms_tasks.items import Row
+from lmms_tasks.items import Row, write_whole
 from lmms_tasks.scoring.base import Scorer
 from paravt_infer.errors import SettingsError
 
@@ -293,22 +293,6 @@ def save_pairs(comparison: Comparison, a: Sequence[Row], b: Sequence[Row], path:
 
     table = pairs_table(comparison, a, b)
     write_whole(path, lambda scratch: pq.write_table(table, scratch, compression="zstd"))
-
-
-def write_whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Have `write` make the file under another name, then give it `path`'s: whole or not at all.
-
-    Raises:
-        SettingsError: it cannot be written.
-    """
-    scratch = path.with_name(f".{path.name}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write(scratch)
-        scratch.replace(path)
-    except OSError as error:
-        scratch.unlink(missing_ok=True)
-        raise SettingsError(f"{path}: cannot be written ({error.strerror}); name another place") from None
 
 
 def table(comparison: Comparison) -> "RenderableType":

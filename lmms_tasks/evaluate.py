@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lmms_tasks.benchmarks import INCLUDE, Roots, get_benchmark
-from lmms_tasks.items import Item, Row, load_rows, save_rows
+from pydantic_core import to_json
+from tenacity import RetryError
+
+from lmms_tasks.benchmarks import BENCHMARKS, INCLUDE, Roots, get_benchmark
+from lmms_tasks.items import Item, Row, load_rows, save_rows, write_whole
 from lmms_tasks.scoring.scorers import get_scorer
 from lmms_tasks.scoring.summary import Summary, summarise
 from paravt_infer.errors import SettingsError
@@ -37,6 +40,9 @@ class Shard:
         if not (slash and number.isdigit() and of.isdigit() and 1 <= int(number) <= int(of)):
             raise SettingsError(f"--shard {text}: write I/N, as in 1/4 for the first of four")
         return cls(number=int(number) - 1, of=int(of))
+
+    def __str__(self) -> str:
+        return f"{self.number + 1}/{self.of}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,7 +92,8 @@ def evaluate(
     if results is None:
         raise SettingsError(f"lmms-eval ended without results; the episodes are kept in {adapter.out}")
     summaries = summaries_of(adapter.rows)
-    write_results(adapter.out, summaries, {"lmms_eval": results, "usage": found.get("usage"), "tasks": list(tasks)})
+    facts = {"lmms_eval": results, "usage": found.get("usage"), "tasks": list(tasks), "limit": limit}
+    write_results(adapter.out, summaries, facts | {"shard": str(shard or Shard())})
     return Outcome(summaries=summaries, lmms_eval=results, failed=adapter.failed)
 
 
@@ -98,6 +105,8 @@ def load_tasks(
     Raises:
         SettingsError: no such task, or its data cannot be had.
     """
+    if not tasks:
+        raise SettingsError("no task was named; `paravt tasks` lists this project's, paravt_table1 is all of them")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     from lmms_eval.tasks import TaskManager, get_task_dict
 
@@ -112,13 +121,16 @@ def load_tasks(
             "`lmms-eval --tasks list` lmms-eval's own"
         )
     try:
-        leaves = _leaves(get_task_dict(list(tasks), manager, "chat"))
-    except OSError as error:  # the hub's errors are of this kind too
-        line = (str(error).splitlines() or [type(error).__name__])[0]
+        found = _leaves(get_task_dict(list(tasks), manager, "chat"))
+    except (OSError, RetryError) as error:  # the hub's errors are of the first kind; lmms-eval asks it again
+        cause = error.last_attempt.exception() if isinstance(error, RetryError) else error
+        line = (str(cause).splitlines() or [type(cause).__name__])[0]
         raise SettingsError(f"tasks {', '.join(tasks)}: the data set cannot be had ({line[:200]})") from None
+    order = [*tasks, *BENCHMARKS, *found]  # as they were named; a group's as in Table 1
+    leaves = {name: found[name] for name in sorted(found, key=order.index)}
     if shard is not None and shard.of > 1:
-        for task in leaves.values():
-            _cut(task, shard)
+        for name, task in leaves.items():
+            _cut(name, task, shard)
     return leaves, manager
 
 
@@ -148,10 +160,15 @@ def _leaves(loaded: dict[Any, Any]) -> dict[str, Any]:
     return leaves
 
 
-def _cut(task: Any, shard: Shard) -> None:
-    """Keep this shard's documents of every split."""
-    for split, documents in task.dataset.items():
-        task.dataset[split] = documents.select(range(shard.number, len(documents), shard.of))
+def _cut(name: str, task: Any, shard: Shard) -> None:
+    """Keep this shard's documents of the split that is asked."""
+    split = task.config.test_split or task.config.validation_split
+    count = len(task.dataset[split])
+    if count <= shard.number:
+        raise SettingsError(f"--shard {shard}: {name} has {count} documents; cut it into fewer parts")
+    # lmms-eval numbers documents by a second copy, without their pictures where there are some.
+    for documents in {id(kept): kept for kept in (task.dataset, task.dataset_no_image)}.values():
+        documents[split] = documents[split].select(range(shard.number, count, shard.of))
 
 
 def summaries_of(rows: Sequence[Row], scorer: str = "paravt") -> dict[str, Summary]:
@@ -162,16 +179,18 @@ def summaries_of(rows: Sequence[Row], scorer: str = "paravt") -> dict[str, Summa
 
 
 def write_results(out: Path, summaries: dict[str, Summary], more: dict[str, Any]) -> None:
-    """Write `out`/results.json."""
+    """Write `out`/results.json; a mean of nothing is "NaN" in it, which JSON has no number for."""
     facts = {"summaries": {task: summary.model_dump() for task, summary in summaries.items()}, **more}
-    (out / RESULTS).write_text(json.dumps(facts, indent=1, default=str) + "\n", encoding="utf-8")
+    text = to_json(facts, indent=1, inf_nan_mode="strings", fallback=str) + b"\n"
+    write_whole(out / RESULTS, lambda scratch: scratch.write_bytes(text))
 
 
 def merge(folders: Sequence[Path], out: Path) -> dict[str, Summary]:
     """The shards of one sweep as one folder.
 
     Raises:
-        SettingsError: the same question twice with different answers, or shards that were run differently.
+        SettingsError: the same question twice with different answers, shards that were run differently, or one of
+            them is missing.
     """
     rows: dict[tuple[str, str], tuple[Row, Path]] = {}
     how: dict[str, Path] = {}
@@ -190,10 +209,19 @@ def merge(folders: Sequence[Path], out: Path) -> dict[str, Summary]:
                 continue
             if earlier is None or earlier[0].failed:
                 rows[name] = (row, folder)
+    _check_complete(folders)
     merged = [row for row, _ in rows.values()]
-    out.mkdir(parents=True, exist_ok=True)
     summaries = summaries_of(merged)
     for task in summaries:
         save_rows((row for row in merged if row.item.task == task), out / f"{task}.parquet")
     write_results(out, summaries, {"merged": [str(folder) for folder in folders]})
     return summaries
+
+
+def _check_complete(folders: Sequence[Path]) -> None:
+    """Raises SettingsError where some shards of a sweep are here and others are not."""
+    files = [folder / RESULTS for folder in folders]
+    here = {Shard.make(json.loads(file.read_bytes()).get("shard", "1/1")) for file in files if file.is_file()}
+    wanted = (Shard(number=number, of=one.of) for one in here for number in range(one.of))
+    if missing := next((shard for shard in wanted if shard not in here), None):
+        raise SettingsError(f"shard {missing} is missing; name the folders of all {missing.of} shards")

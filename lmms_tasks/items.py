@@ -1,13 +1,15 @@
 """A benchmark's question with its right answer, and what came of it: what scorers, A/B and reports work on."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from paravt_infer.errors import SettingsError
 from paravt_infer.questions import Question
 from paravt_infer.rollout import Rollout, from_json, to_json
+from paravt_infer.settings import first_fault
 
 
 class Item(BaseModel):
@@ -49,13 +51,23 @@ def save_rows(rows: Iterable[Row], path: Path) -> None:
     import pyarrow.parquet as pq
 
     table = pa.table(_columns(list(rows)))
+    write_whole(path, lambda scratch: pq.write_table(table, scratch, compression="zstd"))
+
+
+def write_whole(path: Path, write: Callable[[Path], object]) -> None:
+    """Have `write` make the file under another name, then give it `path`'s: whole or not at all.
+
+    Raises:
+        SettingsError: it cannot be written.
+    """
     scratch = path.with_name(f".{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(table, scratch, compression="zstd")
+        write(scratch)
         scratch.replace(path)
     except OSError as error:
-        scratch.unlink(missing_ok=True)
+        with suppress(OSError):
+            scratch.unlink(missing_ok=True)
         raise SettingsError(f"{path}: cannot be written ({error.strerror}); name another place") from None
 
 
@@ -100,7 +112,13 @@ def load_rows(path: Path) -> Iterator[Row]:
                 for batch in opened.iter_batches(batch_size=64, columns=["item", "rollout"]):
                     for item, rollout in zip(*(batch.column(i).to_pylist() for i in (0, 1)), strict=True):
                         number += 1
-                        where = f"{file}, row {number}"
-                        yield Row(item=Item.model_validate_json(item), rollout=from_json(rollout, where=where))
+                        yield _row(item, rollout, where=f"{file}, row {number}")
         except (pa.ArrowException, OSError) as error:
             raise SettingsError(f"{file}: not a file of results ({str(error).splitlines()[0]})") from None
+
+
+def _row(item: str, rollout: str, *, where: str) -> Row:
+    try:
+        return Row(item=Item.model_validate_json(item), rollout=from_json(rollout, where=where))
+    except ValidationError as error:
+        raise SettingsError(f"{where}: not a saved item ({first_fault(error, 'field')})") from None

@@ -12,8 +12,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from lmms_tasks.compare import ROWS, Comparison, Part, against, match, sentences, short_names, write_whole
-from lmms_tasks.items import Item, Row
+from lmms_tasks.compare import ROWS, Comparison, Part, against, match, sentences, short_names
+from lmms_tasks.items import Item, Row, write_whole
 from paravt_infer.answers import read_span
 from paravt_infer.budget import HISTORY, SYSTEM, predicted_parallel, predicted_sequential
 from paravt_infer.rollout import Evidence, Rollout

@@ -12,6 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from lmms_tasks.items import write_whole
 from paravt_infer.agent import Engine
 from paravt_infer.backends import open_backend
 from paravt_infer.journal import Asked, Journal
@@ -117,4 +118,5 @@ async def _sweep(
 def note_run(out: Path, facts: dict[str, Any]) -> None:
     """Write how a run was made to `out`/run.json: settings, model, versions, time (UTC)."""
     facts = {"written_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **facts}
-    (out / "run.json").write_text(json.dumps(facts, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    text = json.dumps(facts, indent=1, sort_keys=True) + "\n"
+    write_whole(out / "run.json", lambda scratch: scratch.write_text(text, encoding="utf-8"))

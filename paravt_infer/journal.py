@@ -1,14 +1,16 @@
 """Finished episodes, each appended and synced at once: killed at any moment, nothing is lost or asked twice."""
 
+import fcntl
 import hashlib
 import json
 import os
 from collections.abc import AsyncGenerator, Iterable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import IO, Any
 
 from paravt_infer.agent import Engine
+from paravt_infer.errors import SettingsError
 from paravt_infer.model import fingerprint
 from paravt_infer.protocols import get_protocol
 from paravt_infer.questions import Question
@@ -20,11 +22,12 @@ class Journal:
     """The episodes that were finished, and which questions they answer.
 
     An episode is found again by everything that decides its answer: the question, the size of its video, the
-    settings, the protocol's words, the backend, the model and its files. A changed one never reuses an old answer,
-    and a failed episode never counts as finished.
+    settings, the protocol's words, the backend, the model and its files, and what decodes. A changed one never reuses
+    an old answer, and a failed episode never counts as finished.
 
     Args:
-        path: one rollout a line; made when the first one is added. One process at a time may write it.
+        path: one rollout a line; made when it is not there. From the first use on until `close`, or the process's
+            end, no other process can use it.
     """
 
     def __init__(self, path: Path):
@@ -35,31 +38,51 @@ class Journal:
         """Rollouts by key: those of `earlier` and of the file. A line that a kill cut short is taken off the file.
 
         Raises:
-            SettingsError: a line is no rollout; names it.
+            SettingsError: a line is no rollout (names it), the file cannot be written, or another run is writing it.
         """
-        rollouts = list(earlier)
-        if self.path.is_file():
-            lines = self.path.read_bytes().split(b"\n")
-            if lines.pop():  # a whole file ends with a line's end
-                with self.path.open("r+b") as file:
-                    file.truncate(sum(len(line) + 1 for line in lines))
-            rollouts += [
-                from_json(line, where=f"{self.path}, line {number}") for number, line in enumerate(lines, 1) if line
-            ]
+        rollouts, whole, file = list(earlier), 0, self._opened()
+        file.seek(0)
+        for number, line in enumerate(file, 1):
+            if not line.endswith(b"\n"):
+                file.truncate(whole)
+                break
+            whole += len(line)
+            rollouts.append(from_json(line, where=f"{self.path}, line {number}"))
         return {key_of(rollout): rollout for rollout in rollouts if rollout.status in ("answered", "no_answer")}
 
     def add(self, rollout: Rollout) -> None:
-        """Append; it is on the disk when this returns."""
+        """Append; it is on the disk when this returns. Raises SettingsError where that cannot be."""
+        file = self._opened()
+        try:
+            file.write(to_json(rollout).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        except OSError as error:
+            raise SettingsError(
+                f"{self.path}: cannot be written ({error.strerror}); make room and start again"
+            ) from None
+
+    def _opened(self) -> IO[bytes]:
         if self._file is None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = self.path.open("ab")
-        self._file.write(to_json(rollout).encode() + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+            try:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                file = self.path.open("a+b")
+            except OSError as error:
+                raise SettingsError(f"{self.path}: cannot be written ({error.strerror}); name another place") from None
+            try:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except (BlockingIOError, PermissionError):
+                file.close()
+                raise SettingsError(f"{self.path}: another run is writing it; wait for its end") from None
+            except OSError:  # a file system without locks
+                pass
+            self._file = file
+        return self._file
 
     def close(self) -> None:
         if self._file is not None:
-            self._file.close()
+            with suppress(OSError):  # what did not go onto a full disk when it was added does not now
+                self._file.close()
             self._file = None
 
 
@@ -84,7 +107,7 @@ class Asked:
         self.engine, self.journal = engine, journal
         self.settings = settings or engine.settings
         backend = engine.backend
-        about = _about(self.settings, backend.name, backend.model, fingerprint(backend.model))
+        about = _about(self.settings, backend.name, backend.model, fingerprint(backend.model), engine.store.pool.reader)
         self.keys = [_key(question, _size(question.video), about) for question in questions]
         self.questions = dict(zip(self.keys, questions, strict=True))
         found = journal.finished(earlier)
@@ -99,12 +122,12 @@ class Asked:
             part: only these of the questions, each counted once.
         """
         chosen = dict(list(self.questions.items())[part])
-        for rollout in [self.done[key] for key in chosen if key in self.done]:
-            yield rollout
         names = {id(question): key for key, question in chosen.items()}
         waiting = [question for key, question in chosen.items() if key not in self.done]
         episodes = self.engine.ask_many(waiting, concurrency=concurrency, settings=self.settings)
         try:
+            for rollout in [self.done[key] for key in chosen if key in self.done]:
+                yield rollout
             async with aclosing(episodes):
                 async for rollout in episodes:
                     self.journal.add(rollout)
@@ -121,15 +144,15 @@ class Asked:
 def key_of(rollout: Rollout) -> str:
     """Names everything that decided a rollout's answer."""
     backend = rollout.backend
-    about = _about(rollout.settings, backend.name, backend.model, backend.fingerprint)
+    about = _about(rollout.settings, backend.name, backend.model, backend.fingerprint, rollout.reader)
     if rollout.protocol is not None:
         about["protocol"] = rollout.protocol.checksum
     return _key(rollout.question, rollout.video.size_bytes if rollout.video else None, about)
 
 
-def _about(settings: Settings, backend: str, model: str, files: str) -> dict[str, Any]:
+def _about(settings: Settings, backend: str, model: str, files: str, reader: str) -> dict[str, Any]:
     protocol = get_protocol(settings.protocol, system_prompt=settings.system_prompt).checksum()
-    about = {"settings": settings.model_dump(), "backend": backend, "model": model}
+    about = {"settings": settings.model_dump(), "backend": backend, "model": model, "reader": reader}
     return about | {"files": files, "protocol": protocol}
 
 

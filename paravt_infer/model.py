@@ -114,7 +114,8 @@ def fingerprint(model: str) -> str:
     folder = Path(model)
     if not model or not folder.is_dir():
         return ""
-    facts = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in sorted(folder.iterdir())]
+    files = [file for file in sorted(folder.iterdir()) if file.suffix != ".md"]  # a card decides nothing
+    facts = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
 
 

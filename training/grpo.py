@@ -29,7 +29,7 @@ from training.live import GrpoMetrics
 from training.measures import batch_values, held_out_values
 from training.objective import Advantages, Tally, advantages, token_loss
 from training.packing import Learner, Row, empty_row, pack
-from training.parallel import Place, clip, join_processes, leave_processes, shard
+from training.parallel import Place, clip, join_processes, leave_processes, shard, whole
 from training.prompts import open_prompts, prompt_of
 from training.recipe import WorldData
 from training.rollouts import Group, Producer
@@ -70,6 +70,8 @@ class Trainer:
             recipe.check_processes(place.world)
         except ValueError as error:
             raise SettingsError(f"recipe: {error}") from None
+        if recipe.rollouts.backend == "transformers" and place.world > 1:
+            raise SettingsError("recipe rollouts.backend: transformers rolls out in one process; use sglang")
         self.bf16 = recipe.precision == "bf16" or (recipe.precision == "auto" and place.device.type == "cuda")
         if self.bf16 and not place.sharded:
             raise SettingsError("recipe precision: bf16 needs a GPU or torchrun; on one CPU process use auto or fp32")
@@ -111,7 +113,7 @@ class Trainer:
         network: Learner = Learner(model).to(place.device)
         if place.sharded:
             shard(network, place, bf16=self.bf16)
-        # What generates has no dropout, and neither has this, in any mode; layers are computed again in training's alone.
+        # Layers are computed again in training mode alone. Nothing else hangs on it: Qwen3-VL has no dropout.
         network.train(self.recipe.gradient_checkpointing)
         return network
 
@@ -152,23 +154,19 @@ class Trainer:
         first = recipe.gpus.train
         return LaunchedSGLangBackend(self.start, gpus=range(first, first + recipe.gpus.rollout), say=say)
 
-    def _written(self) -> Path:
-        """The weights as they are, as a folder in what the learner computes in: for a backend to begin with."""
-        if self.place.sharded:
-            raise SettingsError("recipe rollouts.backend: transformers rolls out in one process; use sglang")
-        folder = export_model(self.learner, self.start, self.out / WEIGHTS, self.place, dtype="fp32")
-        assert folder is not None
-        return folder
+    def _written(self) -> Path | None:
+        """The weights as they are, as a folder in what the learner computes in; every process takes part."""
+        dtype = "bf16" if self.bf16 else "fp32"
+        return export_model(self.learner, self.start, self.out / WEIGHTS, self.place, dtype=dtype)
 
     def _hand_over(self, producer: Producer | None) -> None:
         """Give the weights to what generates, under the number of steps learned; every process takes part."""
         version = self.progress.step
         if self.recipe.rollouts.backend == "transformers":
             assert producer is not None
-            producer.update(version, tensors=self.learner.model.state_dict())
+            producer.update(version, tensors={name: whole(t) for name, t in self.learner.model.state_dict().items()})
             return
-        dtype = "bf16" if self.bf16 else "fp32"
-        folder = export_model(self.learner, self.start, self.out / WEIGHTS, self.place, dtype=dtype)
+        folder = self._written()
         if producer is not None and folder is not None:
             producer.update(version, folder=folder.resolve())
         self.place.wait()

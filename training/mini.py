@@ -67,7 +67,7 @@ def _config(shape: MiniShape, frame: int, words: int, ids: dict[str, int]) -> An
             "tie_word_embeddings": True,
             "rope_parameters": {
                 "rope_type": "default",
-                "rope_theta": shape.rope_theta,
+                "rope_theta": 5e6,
                 "mrope_interleaved": True,
                 "mrope_section": [shape.head_dim // 2 - 2 * third, third, third],
             },

@@ -1,7 +1,8 @@
 """Recipes: everything that a training run is made from, checked before anything is loaded.
 
-A recipe is a YAML file in `training/recipes` or anywhere else. A key that there is not, or a value that does not
-fit, is one line that names the key and what is allowed.
+A recipe is a YAML file in `training/recipes` or anywhere else. Its key `base` names a recipe that it changes: keys are
+laid over that one's, mappings key by key. A key that there is not, or a value that does not fit, is one line that names
+the key and what is allowed.
 """
 
 from collections.abc import Iterable, Sequence
@@ -34,8 +35,6 @@ class MiniShape(Part):
     heads: int = Field(default=4, ge=1)
     kv_heads: int = Field(default=2, ge=1)
     head_dim: int = Field(default=32, ge=16, multiple_of=16)
-    rope_theta: float = Field(default=1000.0, gt=1)
-    """Qwen's 5,000,000 leaves short heads hardly a pair of dimensions that tells a token from its neighbour."""
     vision_layers: int = Field(default=2, ge=1)
     """Each layer's features go to a text layer (deepstack)."""
     vision_hidden: int = Field(default=128, ge=16, multiple_of=16)
@@ -241,24 +240,48 @@ def read_recipe(file: str | Path, changes: Iterable[str], kind: type[R], pattern
     Raises:
         SettingsError: one line that names the file, the key and what is allowed.
     """
-    path = Path(file)
-    if not path.is_file() and (FOLDER / f"{file}.yaml").is_file():
-        path = FOLDER / f"{file}.yaml"
-    if not path.is_file():
-        known = ", ".join(sorted(one.stem for one in FOLDER.glob(pattern)))
-        raise SettingsError(f"{file}: no such recipe; name a YAML file or one of {known}")
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise SettingsError(f"{path}: not a YAML file ({' '.join(str(error).split())[:160]})") from None
-    if not isinstance(values, dict):
-        raise SettingsError(f"{path}: not a recipe; it must be a mapping of keys to values")
+    path = _find(file, pattern)
+    values = _keys(path, pattern)
     for change in changes:
         _set(values, change)
     try:
         return kind.model_validate(values)
     except ValidationError as error:
         raise SettingsError(f"{path}: {_fault(error, kind)}") from None
+
+
+def _find(file: str | Path, pattern: str, start: Path = Path()) -> Path:
+    """The file of a path from `start`, or of a name in `training/recipes`."""
+    for path in (start / file, FOLDER / f"{file}.yaml"):
+        if path.is_file():
+            return path
+    known = ", ".join(sorted(one.stem for one in FOLDER.glob(pattern)))
+    raise SettingsError(f"{file}: no such recipe; name a YAML file or one of {known}")
+
+
+def _keys(path: Path, pattern: str, above: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """A file's keys, laid over those of its base; `above` are the recipes that change it."""
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise SettingsError(f"{path}: not a YAML file ({' '.join(str(error).split())[:160]})") from None
+    if not isinstance(values, dict):
+        raise SettingsError(f"{path}: not a recipe; it must be a mapping of keys to values")
+    base = values.pop("base", None)
+    if base is None:
+        return values
+    try:
+        below = _find(str(base), pattern, path.parent)
+    except SettingsError as error:
+        raise SettingsError(f"{path}: recipe base: {error}") from None
+    if below.resolve() in (path.resolve(), *above):
+        raise SettingsError(f"{path}: recipe base: {base} is itself made from this recipe; name another")
+    return _laid_over(_keys(below, pattern, (path.resolve(), *above)), values)
+
+
+def _laid_over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    both = {key for key in above if isinstance(above[key], dict) and isinstance(below.get(key), dict)}
+    return {**below, **above, **{key: _laid_over(below[key], above[key]) for key in both}}
 
 
 def _fault(error: ValidationError, kind: type[BaseModel]) -> str:

@@ -5,8 +5,10 @@ As a script it runs a recipe with that policy: ``python grpo_run.py --recipe FIL
 
 import asyncio
 import os
+import socket
+import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from training.grpo_recipe import GrpoRecipe, load_grpo_recipe
 from training.parallel import join_processes, leave_processes
 
 ROOT = Path(__file__).parents[2]
-MINI = ROOT / "training/starts/mini_2750"
+MINI = ROOT / "paravt_infer/checkpoint"
 """A small model that knows the sample world's forms; its rollouts differ in their rewards."""
 RECIPE: dict[str, Any] = {
     "name": "test",
@@ -38,7 +40,7 @@ RECIPE: dict[str, Any] = {
     "gpus": {"train": 1},
     "export_dtype": "fp32",
 }
-LOGPROB = -6.0
+LOGPROB = -6.65
 """What the policy says of each of its tokens; a mini model at its start thinks about as much of any."""
 
 
@@ -121,6 +123,30 @@ def script_environment(**more: str) -> dict[str, str]:
     folders = [ROOT, ROOT / "tests", ROOT / "tests/training"]
     path = os.pathsep.join(map(str, folders))
     return os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"} | more
+
+
+def run_processes(file: Path, count: int, command: Sequence[str] = (__file__,)) -> None:
+    """A whole run in so many processes as torchrun starts them, by default with that policy."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    shared = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    running = [
+        subprocess.Popen(
+            [sys.executable, *command, "--recipe", str(file)],
+            env=script_environment(**shared, RANK=str(rank), LOCAL_RANK=str(rank)),
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(count)
+    ]
+    try:
+        for process in running:
+            _, said = process.communicate(timeout=120)
+            assert process.returncode == 0, said[-3000:]
+    finally:
+        for process in running:
+            process.kill()
 
 
 if __name__ == "__main__":

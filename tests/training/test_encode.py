@@ -104,10 +104,10 @@ def test_patches_are_the_processors(encoder: Encoder, start: Path, sizes: list[t
     assert right["image_grid_thw"].tolist() == grid
 
 
-def test_words_and_digits_are_single_tokens(encoder: Encoder) -> None:
+def test_words_digits_and_names_are_single_tokens(encoder: Encoder) -> None:
     tokens = encoder.chat.tokenizer.tokenize("<think>\nat 01:19 a purple triangle from 77.0 to 82.5 s.</think>")
     assert tokens == [
-        "<think>", "Ċ", "at", "Ġ", "0", "1", ":", "1", "9", "Ġa", "Ġpurple", "Ġtriangle", "Ġfrom",
+        "<think>", "Ċ", "at", "Ġ", "0", "1", ":", "1", "9", "Ġa", " purple triangle", "Ġfrom",
         "Ġ", "7", "7", ".", "0", "Ġto", "Ġ", "8", "2", ".", "5", "Ġs", ".", "</think>",
     ]  # fmt: skip
 
@@ -122,6 +122,16 @@ def test_a_caption_is_one_frame_and_its_name(encoder: Encoder) -> None:
     half = MixPart(**{**NONE, "caption": 0.5, "perception": 0.5})
     kinds = Counter(world.conversation(number, half).kind for number in range(60))
     assert kinds["caption"] > 15 and kinds["perception"] > 15
+
+
+def test_a_reading_is_a_question_its_evidence_and_the_answer(encoder: Encoder) -> None:
+    world, mix = World(WorldData(kind="world")), MixPart(**{**NONE, "reading": 1})
+    read = [world.conversation(number, mix) for number in range(30)]
+    assert all([message.role for message in one.messages] == ["user", "tool", "assistant"] for one in read)
+    assert not any(message.frames for one in read for message in one.messages)
+    assert all(one.messages[1].text.startswith("1. [") and "<answer>" in one.messages[2].text for one in read)
+    assert all(one.kind == "reading" for one in read)
+    assert max(len(encoder.encode(one)) for one in read) < 250
 
 
 def test_frames_are_worn_by_the_number_alone() -> None:

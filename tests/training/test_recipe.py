@@ -39,7 +39,7 @@ def test_keys_are_changed_by_their_path() -> None:
         ("bath=3", "recipe bath: there is no such key; did you mean batch? (allowed: name, out"),
         ("phases.0.rate=1", "recipe phases.0.rate: there is no such key (allowed: name, steps, learning_rate"),
         ("data.noisy=1", "recipe data.noisy: there is no such key; did you mean noise? (allowed: kind, seed, frame"),
-        ("phases.0.mix.window=1", "recipe phases.0.mix.window: there is no such key (allowed: caption, perception"),
+        ("phases.0.mix.window=1", "recipe phases.0.mix.window: there is no such key (allowed: caption, reading"),
         ("model.mini.layer=1", "recipe model.mini.layer: there is no such key; did you mean layers?"),
         ("data.kind=files", "recipe data.kind: must be 'world' or 'parquet', not 'files'"),
         ("data={}", "recipe data.kind: is missing; 'world' or 'parquet'"),
@@ -48,7 +48,7 @@ def test_keys_are_changed_by_their_path() -> None:
         ("phases.0.warmup=2", "recipe phases.0.warmup: Input must be less than 1, not 2"),
         ("phases=[]", "recipe phases: "),
         ("held_out.seed=0", "recipe: held_out.seed must be another than data.seed"),
-        (f"phases.0.mix={{{NONE}}}", "recipe: phases, captions: mix has only zeros; one of caption, perception"),
+        (f"phases.0.mix={{{NONE}}}", "recipe: phases, captions: mix has only zeros; one of caption, reading"),
         ("phases.9.steps=1", "--set phases.9.steps=1: the recipe has no place phases.9.steps"),
         ("steps", "--set steps: must be key=value"),
         ("batch=[", "--set batch=[: '[' is not a YAML value"),
@@ -66,7 +66,7 @@ def test_files_that_are_no_recipes(tmp_path: Path) -> None:
         (tmp_path / "r.yaml").write_text(text)
         with pytest.raises(SettingsError, match=told):
             load_recipe(tmp_path / "r.yaml")
-    with pytest.raises(SettingsError, match="name a YAML file or one of mini_more_sft, mini_sft, qwen3vl_8b_sft"):
+    with pytest.raises(SettingsError, match="name a YAML file or one of mini_sft, qwen3vl_8b_sft"):
         load_recipe("none")
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from paravt_infer.agent import Engine
-from paravt_infer.answers import read_answer
+from paravt_infer.answers import read_answer, read_choice
 from paravt_infer.backends.base import Backend, Generation, Request
 from paravt_infer.chat import Message
 from paravt_infer.protocols import get_protocol
@@ -67,7 +67,10 @@ def test_the_last_turn_gives_the_right_answer() -> None:
         assert trace.asked is not None
         final = spoken(trace)[-1].text
         reading = read_answer(final)
-        assert reading is not None and reading.text == trace.asked.answer
+        assert reading is not None
+        options = trace.asked.question.options
+        assert reading.text == options.get(trace.asked.answer, trace.asked.answer)  # a choice by its words
+        assert not options or read_choice(reading.text, options) == trace.asked.answer
         assert reading.source == ("last_line" if trace.protocol == "direct" else "answer_block")
         assert final.startswith("<think>\n") == (trace.protocol != "direct")
 

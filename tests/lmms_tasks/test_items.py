@@ -1,0 +1,92 @@
+"""Items with what came of them, to Parquet and back."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from scored_rows import open_row, row, span_row
+
+from lmms_tasks.items import Row, load_rows, save_rows
+from paravt_infer.errors import SettingsError
+from paravt_infer.rollout import Rollout
+
+ROWS = [
+    row("<answer>B</answer>", "B", groups={"duration": "short", "domain": "Knowledge"}, id="1"),
+    row("I do not know", "A", id="2"),
+    row(None, "C", id="3"),
+    open_row("<answer>a “red” square, \n\x00 両</answer>", "a red square", id="4"),
+    span_row("<answer>[1, 2]</answer>", id="5"),
+]
+
+
+def test_rows_come_back_as_they_were_and_in_their_order(tmp_path: Path) -> None:
+    save_rows(iter(ROWS), tmp_path / "new" / "rows.parquet")
+    assert list(load_rows(tmp_path / "new" / "rows.parquet")) == ROWS
+    assert [file.name for file in (tmp_path / "new").iterdir()] == ["rows.parquet"]
+
+
+def test_no_rows_are_a_file_of_none(tmp_path: Path) -> None:
+    save_rows([], tmp_path / "rows.parquet")
+    assert list(load_rows(tmp_path / "rows.parquet")) == []
+
+
+def test_plain_columns_say_what_came_of_each_question(tmp_path: Path) -> None:
+    save_rows(ROWS, tmp_path / "rows.parquet")
+    table = pq.read_table(tmp_path / "rows.parquet").drop_columns(["item", "rollout"]).to_pylist()
+    assert table[0] == {
+        **{"task": "paravt_videomme", "id": "1", "gold": "B", "answer": "B", "status": "answered", "error": None},
+        **{"calls": 0, "seconds": 0.0},
+    }
+    assert [one["status"] for one in table] == ["answered", "no_answer", "failed", "answered", "answered"]
+    assert table[2]["error"] == "the video is gone" and table[2]["answer"] is None
+
+
+@pytest.mark.parametrize(
+    ("status", "failed"),
+    [("answered", False), ("no_answer", False), ("failed", True), ("cancelled", True), ("running", True)],
+)
+def test_an_episode_failed_unless_it_came_to_its_end(status: str, failed: bool) -> None:
+    broken = Row(item=ROWS[0].item, rollout=Rollout(question=ROWS[0].item.question, status=status))  # type: ignore[arg-type]
+    assert broken.failed is failed
+
+
+def test_a_folder_is_all_its_files_by_name(tmp_path: Path) -> None:
+    save_rows(ROWS[2:], tmp_path / "b.parquet")
+    save_rows(ROWS[:2], tmp_path / "a.parquet")
+    assert list(load_rows(tmp_path)) == ROWS
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("nothing.parquet", r"nothing\.parquet: holds no results; name a folder that `paravt eval` wrote"),
+        ("empty", r"empty: holds no results"),
+        ("text.parquet", r"text\.parquet: not a file of results \("),
+        ("other.parquet", r"other\.parquet: not a file of results \(it has no columns item and rollout\)"),
+    ],
+)
+def test_what_holds_no_results_is_one_line(tmp_path: Path, name: str, complaint: str) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "text.parquet").write_text("no Parquet")
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "other.parquet")
+    with pytest.raises(SettingsError, match=complaint) as error:
+        list(load_rows(tmp_path / name))
+    assert "\n" not in str(error.value)
+
+
+def test_a_row_that_is_damaged_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    save_rows(ROWS[:2], path)
+    table = pq.read_table(path)
+    for column in ("item", "rollout"):
+        damaged = pa.array([table[column][0].as_py(), '{"no": 1}'])
+        pq.write_table(table.set_column(table.schema.get_field_index(column), column, damaged), path)
+        with pytest.raises(SettingsError, match=r"rows\.parquet, row 2: not a saved"):
+            list(load_rows(path))
+
+
+def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SettingsError, match=r"rows\.parquet: cannot be written \(.*\); name another place"):
+        save_rows(ROWS, tmp_path / "file" / "rows.parquet")
