@@ -8,10 +8,15 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from benchmarks.numbered import write_numbered
 from paravt_infer.backends.launch import Server
 from training.tiny import build_tiny
+
+# Machines that run this are shared: how long one example takes says nothing.
+settings.register_profile("shared", deadline=None)
+settings.load_profile("shared")
 
 HERE = Path(__file__).parent
 

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
 import yaml  # type: ignore[import-untyped]
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from paravt_infer import bundled
 from paravt_infer.errors import SettingsError
 from paravt_infer.settings import first_fault
 
@@ -50,9 +51,14 @@ class ModelPart(Part):
     """What is trained."""
 
     start: str = MINI
-    """`mini`, or the folder or hub id of a Qwen3-VL checkpoint."""
+    """`mini`, `bundled` (the checkpoint that ships), or the folder or hub id of a Qwen3-VL checkpoint."""
     mini: MiniShape = MiniShape()
     """Of account where `start` is `mini`."""
+
+    @field_validator("start")
+    @classmethod
+    def _where_it_ships(cls, start: str) -> str:
+        return str(bundled.checkpoint()) if start == "bundled" else start
 
 
 class WorldData(Part):

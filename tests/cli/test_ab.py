@@ -73,7 +73,6 @@ def test_a_failed_episode_is_left_out_and_fails_the_command(
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["paravt_mvlu"], "task paravt_mvlu: there is none of this name"),
         (["paravt_mlvu", "--a", "dispatch"], "--a dispatch: write KEY=VALUE"),
         (["paravt_mlvu", "--b", "dispatch=all"], "setting dispatch: "),
         (["paravt_mlvu", "--scorer", "vibes"], "scorer 'vibes'"),

@@ -15,7 +15,7 @@ from lmms_tasks.sweep import JOURNAL
 def evaluate(command: Callable[..., Any], tiny: Path, offline: Path, tmp_path: Path) -> Callable[..., Any]:
     """`paravt eval` of the tiny model on the generated benchmarks, three questions a task, into `out`."""
     fixed = (
-        *("--fixture", tmp_path / "fixture", "--out", tmp_path / "out", "--limit", "3"),
+        *("--out", tmp_path / "out", "--limit", "3", "--fixture", tmp_path / "fixture"),
         *("--model", tiny, "--backend", "transformers", "--protocol", "direct", "--frames", "2"),
         *("--set", 'turn_regex=["<answer>[ABCD]</answer>"]'),
     )
@@ -64,25 +64,27 @@ def test_a_failed_episode_fails_the_command_and_a_second_run_asks_it_alone(
     assert (tmp_path / "out" / JOURNAL).read_bytes().count(b"\n") == 9
 
 
+def test_a_model_that_is_not_there_is_one_line(evaluate: Callable[..., Any]) -> None:
+    done = evaluate("paravt_mlvu", "--model", "/gone")
+    assert (done.code, done.out) == (1, "") and done.err.splitlines()[-1].startswith("paravt: /gone: no such model")
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["paravt_mvlu"], "task paravt_mvlu: there is none of this name; `paravt tasks` lists this project's"),
         ([","], "no task was named"),
         (["paravt_mlvu", "--shard", "3/2"], "--shard 3/2: write I/N, as in 1/4 for the first of four"),
         (["paravt_mlvu", "--set", "framez=3"], "setting framez: there is none of this name; did you mean frames"),
         (["paravt_mlvu", "--dispatch", "all"], "setting dispatch: "),
         (["paravt_mlvu", "--concurrency", "0"], "concurrency must be a whole number from 1 on, not 0"),
         (["paravt_mlvu", "--videos", "/gone"], "videos '/gone': no such folder"),
-        (["paravt_mlvu", "--reader", "vlc"], "no reader called 'vlc'"),
-        (["paravt_mlvu", "--model", "/gone"], "/gone: no such model folder"),
     ],
     ids=lambda value: None if isinstance(value, str) else " ".join(value),
 )
 def test_a_mistake_is_one_line_and_a_non_zero_exit(
-    evaluate: Callable[..., Any], arguments: list[str], complaint: str
+    command: Callable[..., Any], offline: Path, arguments: list[str], complaint: str
 ) -> None:
-    done = evaluate(*arguments)
+    done = command("eval", "--tasks", *arguments)
     assert (done.code, done.out) == (1, "")
     *_, last = done.err.strip().splitlines()
     assert last.startswith(f"paravt: {complaint}") and "Traceback" not in done.err

@@ -85,7 +85,7 @@ def test_an_episode_is_sampled_as_the_learner_computes() -> None:
 def test_the_mini_recipes_run_on_a_cpu_in_one_process() -> None:
     recipe = load_grpo_recipe("mini_paragrpo")
     assert (recipe.rollouts.backend, recipe.rollouts.staleness, recipe.data.kind) == ("transformers", 0, "world")
-    assert recipe.model.start == "paravt_infer/checkpoint" and recipe.held_out.every == 20
+    assert recipe.model.start.endswith("paravt_infer/checkpoint") and recipe.held_out.every == 20
 
 
 # Faults

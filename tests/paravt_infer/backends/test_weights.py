@@ -1,4 +1,4 @@
-"""Changing weights under a backend: none are mixed within a generation, each token names its own, no old cache serves."""
+"""Weights change under a backend: no generation mixes two, each token names its own, no old cache serves new ones."""
 
 import asyncio
 import dataclasses
