@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from paravt_infer.budget import SYSTEM
-from paravt_infer.errors import SettingsError
+from paravt_infer.errors import ModelError, SettingsError
 from paravt_infer.model import load_part
 from paravt_infer.settings import Settings
 from training.grpo_recipe import GrpoRecipe, load_grpo_recipe
@@ -159,8 +159,7 @@ def config_of(start: str, mini: MiniShape, frame: int) -> Any:
         mini: of account where `start` is `mini`, as is `frame`, its frames' sides in pixels.
 
     Raises:
-        ModelError: the folder or the hub has no such model.
-        SettingsError: it is not a dense Qwen3-VL model.
+        SettingsError: the folder or the hub has no such model, or it is not a dense Qwen3-VL model.
     """
     if start == MINI:
         # How many words it has only its tokenizer tells: it is made, which takes a second.
@@ -169,7 +168,11 @@ def config_of(start: str, mini: MiniShape, frame: int) -> Any:
     known = re.fullmatch(r"Qwen/Qwen3-VL-(2B|4B|8B)-(?:Instruct|Thinking)", start)
     if known and not Path(start).exists():
         return published(known[1])
-    config = load_part(start, "AutoConfig")
+    try:
+        config = load_part(start, "AutoConfig")
+    except ModelError as error:  # the cold start may not have been trained yet
+        like = "--set model.start=Qwen/Qwen3-VL-8B-Instruct"
+        raise SettingsError(f"{error}; to plan before it is there, name a model of its sizes: {like}") from None
     if config.model_type != "qwen3_vl":
         raise SettingsError(f"{start}: a model of type {config.model_type}; only dense Qwen3-VL models can be planned")
     return config
