@@ -1,6 +1,7 @@
 """`paravt eval`, `paravt merge`: benchmarks through lmms-eval, resumable, and shards of a sweep put together."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,7 +10,9 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from lmms_tasks.items import Row
     from lmms_tasks.scoring.summary import Summary
+    from paravt_infer.rollout import Usage
 
 OUT = "paravt-results"
 
@@ -73,7 +76,7 @@ def evaluate(
     part = evaluation.Shard.make(shard) if shard else None
     names = [name.strip() for name in tasks.split(",") if name.strip()]
     outcome = evaluation.evaluate(adapter, names, include=include, limit=limit, shard=part)
-    Console().print(summary_table(outcome.summaries))
+    _print_tables(outcome.summaries, adapter.rows)
     others = {task: values for task, values in outcome.lmms_eval.items() if task not in outcome.summaries}
     for task, values in others.items():
         figures = {name: value for name, value in values.items() if isinstance(value, float)}
@@ -89,13 +92,12 @@ def merge(
     out: Annotated[Path, typer.Option(help="The folder to write.")],
 ) -> None:
     """Put the shards of a sweep together and score the whole."""
-    from rich.console import Console
-
+    from lmms_tasks.items import load_rows
     from paravt_infer.errors import BackendError
 
     _, evaluation = _lmms_eval()
     summaries = evaluation.merge(folders, out)
-    Console().print(summary_table(summaries))
+    _print_tables(summaries, list(load_rows(out)))
     failed = sum(summary.failed for summary in summaries.values())
     if failed:
         raise BackendError(f"{failed} episodes failed and are not scored; run their shards again")
@@ -124,6 +126,16 @@ def _lmms_eval() -> tuple[Any, Any]:
     return adapter, evaluate
 
 
+def _print_tables(summaries: "dict[str, Summary]", rows: "Sequence[Row]") -> None:
+    from rich.console import Console
+
+    console = Console()
+    console.print(summary_table(summaries))
+    costs = cost_table(rows)
+    if costs.row_count:
+        console.print(costs)
+
+
 def summary_table(summaries: "dict[str, Summary]") -> "Table":
     """One line a task, and one for each value of its breakdowns."""
     from rich.box import SIMPLE_HEAD
@@ -147,4 +159,28 @@ def summary_table(summaries: "dict[str, Summary]") -> "Table":
         for key, groups in summary.groups.items():
             for name, group in groups.items():
                 table.add_row(f"  {key} {name}", "", percent(group.score), str(group.count))
+    return table
+
+
+def cost_table(rows: "Sequence[Row]") -> "Table":
+    """What a question of each task cost, over the episodes that did not fail: means, and the spread of seconds."""
+    from statistics import fmean
+
+    import numpy as np
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("a question costs", overflow="fold")
+    for column in ("tokens in", "tokens out", "calls", "seconds p50", "p95"):
+        table.add_column(column, justify="right", no_wrap=True)
+    spent: dict[str, list[Usage]] = {}
+    for row in rows:
+        if not row.failed:
+            spent.setdefault(row.item.task, []).append(row.rollout.usage)
+    for task, usages in spent.items():
+        tokens = (fmean(one.prompt_tokens for one in usages), fmean(one.output_tokens for one in usages))
+        p50, p95 = np.percentile([one.seconds for one in usages], [50, 95])
+        calls = fmean(one.calls for one in usages)
+        table.add_row(task, *(f"{count:,.0f}" for count in tokens), f"{calls:.2f}", f"{p50:.1f}", f"{p95:.1f}")
     return table

@@ -84,7 +84,10 @@ def _columns(rows: list[Row]) -> "dict[str, object]":
         "answer": texts(row.rollout.answer for row in rows),
         "status": texts(row.rollout.status for row in rows),
         "error": texts(row.rollout.error for row in rows),
-        "calls": pa.array([row.rollout.usage.calls for row in rows], pa.int64()),
+        **{
+            name: pa.array([getattr(row.rollout.usage, name) for row in rows], pa.int64())
+            for name in ("calls", "prompt_tokens", "output_tokens")
+        },
         "seconds": pa.array([row.rollout.usage.seconds for row in rows], pa.float64()),
         "item": texts(row.item.model_dump_json() for row in rows),
         "rollout": texts(to_json(row.rollout) for row in rows),

@@ -16,13 +16,10 @@ from paravt_infer.protocols import get_protocol
 from paravt_infer.video.types import Frame
 from training.encode import Conversation
 from training.recipe import MixPart, WorldData
-from training.world.questions import FORMS, question_at, scene_seed
+from training.world.questions import scene_seed
 from training.world.scene import Scene, seed_of
 from training.world.stream import Mix, trace_at
-from training.world.traces import Trace, main_trace, messages_of
-
-SEARCHED = ("which_time", "first_of", "span_of")
-"""Types of question that are answered by the evidence of a thing that they name."""
+from training.world.traces import Trace, messages_of
 
 
 class Source(Protocol):
@@ -49,7 +46,7 @@ class World:
         if place < mix.caption:
             return self._caption(number, draw)
         if place < mix.caption + mix.reading:
-            return self._reading(number, draw)
+            return self._reading(number)
         values = mix.model_dump(exclude={"caption", "reading"}) | {"budgets": tuple(mix.budgets)}
         trace = trace_at(self.data.seed, "train", number, Mix(**values))
         messages = messages_of(trace, (self.data.frame, self.data.frame))
@@ -70,15 +67,10 @@ class World:
         messages = [Message(role="user", parts=[frame]), Message(role="assistant", parts=[said])]
         return Conversation(messages=messages, kind="caption", name=f"trace {number}")
 
-    def _reading(self, number: int, draw: random.Random) -> Conversation:
-        """A question, its evidence and its answer alone; half of them where evidence has to be found by its name."""
-        searched = [place for place, (type, _) in enumerate(FORMS) if type in SEARCHED]
-        while True:
-            form = draw.choice(searched) if draw.random() < 0.5 else draw.randrange(len(FORMS))
-            place = draw.randrange(2**36) * len(FORMS) + form
-            trace = main_trace(question_at(self.data.seed, "train", place, per_scene=1), "parallel", 4)
-            if trace is not None:
-                break
+    def _reading(self, number: int) -> Conversation:
+        """A parallel trace's question, evidence and answer alone."""
+        calls = Mix(perception=0, parallel=1, sequential=0, overview=0, reasoning=0, direct=0, budgets=(4,))
+        trace = trace_at(self.data.seed, "train", number, calls)
         question = next(said for said in trace.messages if said.role == "user").parts[-1]
         evidence = [said for said in trace.messages if said.role == "tool"]
         messages = [

@@ -29,16 +29,22 @@ def test_the_table_alone_is_on_stdout_and_all_else_is_in_the_folder(
     assert done.code == 0, done.err
     lines = [line.split() for line in done.out.splitlines() if set(line) - {*" ─"}]
     assert lines[0] == ["task", "measure", "%", "questions", "no", "answer", "failed"]
-    assert [line[:2] + line[3:] for line in lines if line[0].startswith("paravt_")] == [
+    rows = list(load_rows(tmp_path / "out"))
+    tokens = [f"{sum(row.rollout.usage.output_tokens for row in rows[n : n + 3]) / 3:.0f}" for n in (0, 3)]
+    assert [line[:2] + line[3:] for line in lines if line[0].startswith("paravt_")][:2] == [
         ["paravt_mlvu", "macro", "3", "0", "0"],
         ["paravt_videomme_w_subtitle", "accuracy", "3", "0", "0"],
+    ]
+    assert [[line[0], *line[2:4]] for line in lines if line[0].startswith("paravt_")][2:] == [  # what they cost
+        ["paravt_mlvu", tokens[0], "0.00"],
+        ["paravt_videomme_w_subtitle", tokens[1], "0.00"],
     ]
     assert ["task_type", "needle"] in [line[:2] for line in lines]
     assert f"results, rollouts and settings are in {tmp_path / 'out'}" in done.err
     assert sorted(file.name for file in (tmp_path / "out").iterdir()) == [
         *("journal.jsonl", "paravt_mlvu.parquet", "paravt_videomme_w_subtitle.parquet", "results.json", "run.json"),
     ]
-    assert len(list(load_rows(tmp_path / "out"))) == 6
+    assert len(rows) == 6
     noted = json.loads((tmp_path / "out" / "run.json").read_text())
     assert noted["settings"]["frames"] == 2 and noted["protocol"]["name"] == "direct"
 

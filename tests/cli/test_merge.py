@@ -26,7 +26,7 @@ def test_shards_that_ran_apart_are_scored_as_a_whole(
 
     done = command("merge", tmp_path / "1", tmp_path / "2", "--out", tmp_path / "whole")
     assert done.code == 0, done.err
-    [mlvu] = [line.split() for line in done.out.splitlines() if line.lstrip().startswith("paravt_mlvu")]
+    [mlvu, _] = [line.split() for line in done.out.splitlines() if line.lstrip().startswith("paravt_mlvu")]
     merged = list(load_rows(tmp_path / "whole"))
     right = {}
     for one in merged:
@@ -42,7 +42,7 @@ def test_failures_fail_the_command_and_are_not_scored(command: Callable[..., Any
     done = command("merge", tmp_path / "one", tmp_path / "two", "--out", tmp_path / "whole")
     assert done.code == 1
     assert done.err == "paravt: 1 episodes failed and are not scored; run their shards again\n"
-    [task] = [line.split() for line in done.out.splitlines() if line.lstrip().startswith("paravt_videomme")]
+    [task, _] = [line.split() for line in done.out.splitlines() if line.lstrip().startswith("paravt_videomme")]
     assert task == ["paravt_videomme", "accuracy", "100.0", "3", "0", "1"]
 
 

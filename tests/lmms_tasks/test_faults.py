@@ -14,9 +14,9 @@ from paravt_infer.rollout import Rollout
 KINDS = ["drop", "delay", "break", "503"]
 
 
-async def swept(url: str, questions: list[Question], out: Path) -> list[Rollout]:
+async def swept(url: str, questions: list[Question], out: Path, *, concurrency: int = 4) -> list[Rollout]:
     arm = Arm(questions=questions, settings=SHORT, out=out)
-    [rollouts] = await asyncio.to_thread(sweep, Model(servers=(url,)), [arm], concurrency=4)
+    [rollouts] = await asyncio.to_thread(sweep, Model(servers=(url,)), [arm], concurrency=concurrency)
     return rollouts
 
 
@@ -35,14 +35,11 @@ async def test_faults_of_a_third_of_all_requests_change_no_answer(server: Server
 async def test_what_fails_for_good_is_a_failure_and_is_asked_again(server: Server, seven: Path, tmp_path: Path) -> None:
     questions = [item.question for item in items(seven)[:3]]
     async with Proxy(server.url, faults=["400"], every=4) as proxy:
-        first = await swept(proxy.url, questions, tmp_path)
-        proxy.every = 0
-        asked = proxy.seen
+        first = await swept(proxy.url, questions, tmp_path, concurrency=1)  # the second question's first turn
+        proxy.every, asked = 0, proxy.seen
         again = await swept(proxy.url, questions, tmp_path)
-        asked_again = proxy.seen - asked
-    broken = [rollout for rollout in first if rollout.status == "failed"]
-    assert broken and all(rollout.answer is None and "answered 400" in str(rollout.error) for rollout in broken)
-    assert {rollout.status for rollout in again} == {"answered"}
-    assert asked_again == 3 * len(broken)  # two turns and a sub-agent each
-    kept = [rollout.id for rollout in first if rollout.status == "answered"]
-    assert [rollout.id for rollout in again if rollout.id in kept] == kept
+        assert (asked, proxy.seen - asked) == (3 + 1 + 3, 3)  # two turns and a sub-agent an episode
+    broken = first[1]
+    assert (broken.status, broken.answer) == ("failed", None) and "answered 400" in str(broken.error)
+    assert [rollout.status for rollout in again] == ["answered"] * 3
+    assert [again[0].id, again[2].id] == [first[0].id, first[2].id]

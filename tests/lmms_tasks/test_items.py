@@ -9,7 +9,7 @@ from scored_rows import open_row, row, span_row
 
 from lmms_tasks.items import Row, load_rows, save_rows
 from paravt_infer.errors import SettingsError
-from paravt_infer.rollout import Rollout
+from paravt_infer.rollout import Rollout, Usage
 
 ROWS = [
     row("<answer>B</answer>", "B", groups={"duration": "short", "domain": "Knowledge"}, id="1"),
@@ -32,11 +32,13 @@ def test_no_rows_are_a_file_of_none(tmp_path: Path) -> None:
 
 
 def test_plain_columns_say_what_came_of_each_question(tmp_path: Path) -> None:
-    save_rows(ROWS, tmp_path / "rows.parquet")
+    cost = Usage(calls=2, prompt_tokens=900, output_tokens=60, seconds=1.5)
+    first = ROWS[0].model_copy(update={"rollout": ROWS[0].rollout.model_copy(update={"usage": cost})})
+    save_rows([first, *ROWS[1:]], tmp_path / "rows.parquet")
     table = pq.read_table(tmp_path / "rows.parquet").drop_columns(["item", "rollout"]).to_pylist()
     assert table[0] == {
         **{"task": "paravt_videomme", "id": "1", "gold": "B", "answer": "B", "status": "answered", "error": None},
-        **{"calls": 0, "seconds": 0.0},
+        **{"calls": 2, "prompt_tokens": 900, "output_tokens": 60, "seconds": 1.5},
     }
     assert [one["status"] for one in table] == ["answered", "no_answer", "failed", "answered", "answered"]
     assert table[2]["error"] == "the video is gone" and table[2]["answer"] is None
