@@ -127,7 +127,8 @@ class SGLangBackend(Backend):
         sizing = processor_sizing(
             multiple=self._files.multiple,
             floor=low,
-            ceiling=high,
+            # A server that is told to leave larger frames alone does not make the model understand them.
+            ceiling=max(low, min(high, self._files.max_pixels)),
             min_pixels=min_pixels,
             max_pixels=max_pixels,
         )

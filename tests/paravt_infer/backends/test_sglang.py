@@ -1,7 +1,9 @@
 """The SGLang backend against a real server: cache, overlap, abort, several servers, and faults on the way."""
 
 import asyncio
+import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,21 @@ async def test_the_server_was_fed_the_ids_that_are_recorded(server: Server, vide
     rollout = await ask(server.url, video)
     expanded = len(rollout.input_ids(1)) - len(rollout.overview) + sum(frame.tokens for frame in rollout.overview)
     assert rollout.turns[1].prompt_tokens == expanded
+
+
+async def test_frames_are_no_larger_than_the_models_own_processor_takes(
+    server: Server, tiny: Path, tmp_path: Path
+) -> None:
+    """As in process: a server that is started to leave larger frames alone would hand on what was never trained on."""
+    small = tmp_path / "small"
+    shutil.copytree(tiny, small)
+    settings = json.loads((small / "preprocessor_config.json").read_text())
+    settings["size"] = {"shortest_edge": 4096, "longest_edge": 4096}
+    (small / "preprocessor_config.json").write_text(json.dumps(settings))
+    backend = SGLangBackend([server.url], model=str(small))
+    await backend.start()
+    assert backend.sizing(784, 50176).max_pixels == 4096
+    await backend.close()
 
 
 async def test_five_sub_agents_run_at_the_same_time(server: Server, video: str) -> None:
