@@ -95,16 +95,11 @@ def _items(tasks: str, out: Path, videos: list[str], limit: int | None, fixture:
         names.remove(WORLD)
         items += world_items(Path(videos[0]) if videos else out / "videos")[:limit]
     if names:
-        from cli.eval import _lmms_eval
+        from cli.eval import lmms_eval_modules, task_files
         from lmms_tasks.benchmarks import Roots
 
-        _, evaluation = _lmms_eval()
-        include, roots = evaluation.INCLUDE, list(videos)
-        if fixture is not None:
-            from cli.tasks import write_fixture
-
-            include = write_fixture(fixture.absolute())
-            roots.append(str(fixture.absolute()))
+        _, evaluation = lmms_eval_modules()
+        include, roots = task_files(videos, fixture)
         items += evaluation.items_of(names, Roots.make(roots), include=include, limit=limit)
     return items
 

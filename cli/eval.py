@@ -54,13 +54,8 @@ def evaluate(
     from cli.options import pairs
     from paravt_infer.errors import BackendError
 
-    adapter_module, evaluation = _lmms_eval()
-    include, roots = evaluation.INCLUDE, list(videos or [])
-    if fixture is not None:
-        from cli.tasks import write_fixture
-
-        include = write_fixture(fixture.absolute())
-        roots.append(str(fixture.absolute()))
+    adapter_module, evaluation = lmms_eval_modules()
+    include, roots = task_files(videos or [], fixture)
     adapter = adapter_module.Paravt(
         model=model or None,
         server=";".join(server or []),
@@ -95,7 +90,7 @@ def merge(
     from lmms_tasks.items import load_rows
     from paravt_infer.errors import BackendError
 
-    _, evaluation = _lmms_eval()
+    _, evaluation = lmms_eval_modules()
     summaries = evaluation.merge(folders, out)
     _print_tables(summaries, list(load_rows(out)))
     failed = sum(summary.failed for summary in summaries.values())
@@ -103,7 +98,19 @@ def merge(
         raise BackendError(f"{failed} episodes failed and are not scored; run their shards again")
 
 
-def _lmms_eval() -> tuple[Any, Any]:
+def task_files(videos: Sequence[str], fixture: Path | None) -> tuple[Path, list[str]]:
+    """The include path of this project's tasks and where their videos are: the real ones, or a fixture's."""
+    from lmms_tasks.benchmarks import INCLUDE
+
+    if fixture is None:
+        return INCLUDE, list(videos)
+    from cli.tasks import write_fixture
+
+    folder = fixture.absolute()
+    return write_fixture(folder), [*videos, str(folder)]
+
+
+def lmms_eval_modules() -> tuple[Any, Any]:
     """The modules that need lmms-eval.
 
     Raises:

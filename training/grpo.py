@@ -6,7 +6,6 @@ paragrpo_8b`` shards the model over seven GPUs and starts a server on the eighth
 
 import argparse
 import json
-import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -30,8 +29,7 @@ from training.measures import batch_values, held_out_values
 from training.objective import Advantages, Tally, advantages, token_loss
 from training.packing import Learner, Row, empty_row, pack
 from training.parallel import Place, clip, join_processes, leave_processes, shard, whole
-from training.prompts import open_prompts, prompt_of
-from training.recipe import WorldData
+from training.prompts import WorldPrompts, open_prompts
 from training.rollouts import Group, Producer
 from training.sft import parameter_groups
 from training.trajectory import with_advantage
@@ -277,14 +275,12 @@ class Trainer:
     def _measure(self, producer: Producer | None, metrics: GrpoMetrics | None, values: dict[str, Any]) -> None:
         """Greedy episodes on held-out questions, beside what a step measured."""
         wanted = self.recipe.held_out
-        if wanted.every and producer is not None and isinstance(self.recipe.data, WorldData):
-            asked = question_set(wanted.seed, "rl", wanted.questions)
-            for one in asked:
-                producer.prompts.drawn.add(one.question.video, one.scene)  # type: ignore[attr-defined]
+        if wanted.every and producer is not None:
+            assert isinstance(producer.prompts, WorldPrompts)  # the recipe sees to it
+            prompts = [producer.prompts.ask(one) for one in question_set(wanted.seed, "rl", wanted.questions)]
             greedy = self.recipe.episode_settings(frames=wanted.frames, seed=0).model_copy(
                 update={"temperature": 0.0, "logprobs": False}
             )
-            prompts = [prompt_of(one) for one in asked]
             values = values | held_out_values(prompts, producer.rollouts(prompts, greedy), self.recipe.rewards)
         if metrics is not None and values:
             metrics.step(self.progress.step, values)
@@ -346,7 +342,6 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change one key")
     parser.add_argument("--resume", action="store_true", help="go on from the newest checkpoint")
     given = parser.parse_args()
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     train(load_grpo_recipe(given.recipe, given.set), resume=given.resume)
 
 

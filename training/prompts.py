@@ -54,7 +54,10 @@ class WorldPrompts:
         self.store: VideoStore = self.drawn
 
     def prompt(self, number: int) -> Prompt:
-        asked = question_at(self.data.seed, "rl", number)
+        return self.ask(question_at(self.data.seed, "rl", number))
+
+    def ask(self, asked: WorldQuestion) -> Prompt:
+        """Any question of the sample world as a prompt, its scene ready to be drawn."""
         self.drawn.add(asked.question.video, asked.scene)
         return prompt_of(asked)
 

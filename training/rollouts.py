@@ -71,7 +71,6 @@ class Producer:
         judge = recipe.rewards.judge if recipe.rewards.accuracy == "judge" else None
         self.judge = Judge(judge) if judge else None
         self._next = step
-        self._first = step
         self._batches: dict[int, asyncio.Task[list[Group]]] = {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="rollouts", daemon=True)
@@ -130,7 +129,7 @@ class Producer:
         await self.engine.backend.update_weights(str(version), folder=folder, tensors=tensors)
         self.version = version
         last = min(self.recipe.steps, version + self.recipe.rollouts.staleness + 1)
-        for step in range(max(self._next, self._first), last):
+        for step in range(self._next, last):
             self._batches[step] = asyncio.create_task(self._batch(step))
             self._next = step + 1
 
