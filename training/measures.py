@@ -9,18 +9,21 @@ from paravt_infer.rollout import Rollout
 from training.objective import Advantages
 from training.prompts import Prompt
 from training.rewards.config import RewardConfig
-from training.rewards.form import tag_closure
+from training.rewards.form import format_reward, is_degenerate, tag_closure
 from training.rewards.total import reward
 from training.rollouts import Group
 
 TAGS = ("think", "answer", "tool_call")
+YARDSTICK = RewardConfig()
+"""Form is measured alike in all runs, by the full recipe's R_fmt, whatever a run's own reward leaves out."""
 
 
 def batch_values(groups: Sequence[Group], gains: Advantages, *, version: int) -> dict[str, Any]:
     """Metrics of a step's rollouts, means over them where no other meaning is given.
 
-    `f_tau` is the mean format reward at the sampling temperature and `kappa` the tool calls a rollout, as in the
-    paper's Table 2; `closure/TAG` the tags closed of those opened (Table 5); `staleness` counts versions.
+    `f_tau` is the mean format reward at the sampling temperature, by `YARDSTICK`, and `kappa` the tool calls a rollout,
+    as in the paper's Table 2; `reward/format` is what the run itself paid. `closure/TAG` is the part closed of the tags
+    opened (Table 5); `staleness` counts versions.
 
     Args:
         version: of the weights that are about to learn.
@@ -44,10 +47,10 @@ def batch_values(groups: Sequence[Group], gains: Advantages, *, version: int) ->
     values |= {"staleness/mean": _mean(ages), "staleness/most": max(ages, default=0)}
     values |= {f"reward/{part}": _mean(one.parts.get(part, 0.0) for one in rewards) for part in _parts(rewards)}
     values["reward/total"] = _mean(one.total for one in rewards)
-    return values | episode_values(rollouts, [one.parts["format"] for one in rewards])
+    return values | episode_values(rollouts)
 
 
-def episode_values(rollouts: Sequence[Rollout], formats: Iterable[float]) -> dict[str, Any]:
+def episode_values(rollouts: Sequence[Rollout]) -> dict[str, Any]:
     """Metrics of rollouts alone: form, tool use, length."""
     opened: Counter[str] = Counter()
     closed: Counter[str] = Counter()
@@ -58,7 +61,7 @@ def episode_values(rollouts: Sequence[Rollout], formats: Iterable[float]) -> dic
     calls = [call for rollout in rollouts for call in rollout.evidence]
     count = max(1, len(rollouts))
     values: dict[str, Any] = {
-        "f_tau": _mean(formats),
+        "f_tau": _mean(map(_form, rollouts)),
         "kappa": len(calls) / count,
         "calls_ok": sum(call.status == "ok" for call in calls) / count,
         "with_calls": _mean(bool(rollout.evidence) for rollout in rollouts),
@@ -85,11 +88,15 @@ def held_out_values(prompts: Sequence[Prompt], rollouts: Sequence[Rollout], conf
     values = {
         "accuracy": _mean(one.parts["accuracy"] for _, one in ran),
         "accuracy_choice": _mean(chosen),
-        "format": _mean(one.parts["format"] for _, one in ran),
+        "format": _mean(_form(rollout) for rollout, _ in ran),
         "kappa": _mean(len(rollout.evidence) for rollout, _ in ran),
         "failed": len(rollouts) - len(ran),
     }
     return {f"held_out/{name}": value for name, value in values.items()}
+
+
+def _form(rollout: Rollout) -> float:
+    return 0.0 if is_degenerate(rollout) else format_reward(rollout, YARDSTICK)
 
 
 def _parts(rewards: Sequence[Any]) -> list[str]:

@@ -14,19 +14,25 @@ class RowSampler:
 
     `generate` has one set of sampling parameters for a whole batch; a batch here mixes main turns and
     sub-agents of different episodes. Log-probabilities are of the distribution after bans, regex
-    and temperature, before top-p and top-k.
+    and temperature, before top-p and top-k. A row draws from its own seed, whatever runs beside it.
     """
 
     def __init__(self, rows: Sequence[Sampling], *, tokenizer: Any, end_ids: Sequence[int], banned_ids: Sequence[int]):
         self.rows = rows
         self.logprobs: list[list[float]] = [[] for _ in rows]
         self._banned = list(banned_ids)
-        self._generators: list[torch.Generator | None] = []
-        for row in rows:
-            generator = None
-            if row.seed is not None:
-                generator = torch.Generator().manual_seed(row.seed)
-            self._generators.append(generator)
+        self._drawn = [number for number, row in enumerate(rows) if row.temperature > 0]
+        self._generators = {
+            number: torch.Generator().manual_seed(seed)
+            for number in self._drawn
+            if (seed := rows[number].seed) is not None
+        }
+        self._temperatures = torch.tensor([row.temperature or 1.0 for row in rows])[:, None]
+        limited = any(row.top_k > 0 or row.top_p < 1 for row in rows)
+        self._limits: tuple[torch.Tensor, torch.Tensor] | None = None
+        if limited:
+            ranks = torch.tensor([row.top_k if row.top_k > 0 else 2**31 for row in rows])
+            self._limits = ranks[:, None], torch.tensor([row.top_p for row in rows], dtype=torch.float64)[:, None]
         self._tokenizer, self._end_ids = tokenizer, list(end_ids)
         self._matchers: list[Any] = []
 
@@ -34,21 +40,20 @@ class RowSampler:
         """input_ids # [rows, tokens], scores # [rows, vocabulary] -> scores with one finite entry a row"""
         if not self._matchers:
             self._matchers = _matchers(self.rows, self._tokenizer, self._end_ids, vocabulary=scores.shape[-1])
-        chosen = torch.full_like(scores, float("-inf"))
-        for number, row in enumerate(self.rows):
-            logits = scores[number].float()
-            logits[self._banned] = float("-inf")
-            self._constrain(number, logits)
-            if row.temperature > 0:
-                logits = logits / row.temperature
-            logprobs = torch.log_softmax(logits, dim=-1)
-            token = self._draw(row, logprobs, self._generators[number])
+        logits = scores.float().index_fill(-1, torch.tensor(self._banned, device=scores.device), float("-inf"))
+        for number in range(len(self.rows)):
+            self._constrain(number, logits[number])
+        logprobs = (logits / self._temperatures.to(logits.device)).log_softmax(-1)
+        tokens = logprobs.argmax(-1)
+        if self._drawn:
+            tokens[self._drawn] = self._draw(logprobs[self._drawn]).to(tokens.device)
+        chosen = logprobs.gather(-1, tokens[:, None])[:, 0].tolist()
+        for number, token in enumerate(tokens.tolist()):
+            self.logprobs[number].append(chosen[number])
             matcher = self._matchers[number]
             if matcher is not None and not matcher.is_terminated():
                 matcher.accept_token(token)
-            self.logprobs[number].append(float(logprobs[token]))
-            chosen[number, token] = 0.0
-        return chosen
+        return torch.full_like(scores, float("-inf")).scatter(-1, tokens[:, None], 0.0)
 
     def _constrain(self, number: int, logits: torch.Tensor) -> None:
         matcher = self._matchers[number]
@@ -60,17 +65,20 @@ class RowSampler:
         matcher.fill_next_token_bitmask(bitmask)
         xgrammar.apply_token_bitmask_inplace(logits.unsqueeze(0), bitmask.to(logits.device))
 
-    @staticmethod
-    def _draw(row: Sampling, logprobs: torch.Tensor, generator: torch.Generator | None) -> int:
-        if row.temperature == 0:
-            return int(logprobs.argmax())
-        ordered, order = logprobs.exp().cpu().sort(descending=True)
-        kept = torch.ones_like(ordered, dtype=torch.bool)
-        if row.top_k > 0:
-            kept[row.top_k :] = False
-        if row.top_p < 1:
-            kept &= ordered.cumsum(0) - ordered < row.top_p
-        return int(order[torch.multinomial(ordered * kept, 1, generator=generator)])
+    def _draw(self, logprobs: torch.Tensor) -> torch.Tensor:
+        """A token for each row that is drawn, by where a number of its own falls.  # [drawn, vocabulary] to [drawn]"""
+        chances = logprobs.cpu().double().exp()
+        order = None
+        if self._limits is not None:
+            ranks, part = (limit[self._drawn] for limit in self._limits)
+            chances, order = chances.sort(descending=True)
+            kept = torch.arange(chances.shape[-1]) < ranks
+            kept &= (chances.cumsum(-1) - chances < part) | (part >= 1)
+            chances = chances * kept
+        summed = chances.cumsum(-1)
+        falls = [torch.rand((), generator=self._generators.get(number), dtype=torch.float64) for number in self._drawn]
+        places = torch.searchsorted(summed, torch.stack(falls)[:, None] * summed[:, -1:], right=True)
+        return (places if order is None else order.gather(-1, places))[:, 0]
 
 
 def _matchers(rows: Sequence[Sampling], tokenizer: Any, end_ids: list[int], *, vocabulary: int) -> list[Any]:

@@ -20,6 +20,7 @@ ABLATIONS: dict[str, dict[str, Any]] = {
         "gating.enabled": False,
         "rewards.anchoring": False,
         "rewards.answer_suffix": False,
+        "rewards.tool": False,
     },
     "anchoring_grpo": {"gating.enabled": False},
     "gating_grpo": {"settings.think_prefix": "off", "rewards.anchoring": False, "rewards.answer_suffix": False},

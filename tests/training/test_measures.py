@@ -42,9 +42,10 @@ CODED = rollout(THOUGHT + CODE, THOUGHT + "<answer>B</answer>")
 
 
 def test_form_tool_use_and_length_are_means_over_rollouts() -> None:
-    values = episode_values([DIRECT, CALLED, OPEN, rollout("<think>never", answer=None)], [0.8, 1.0, 0.2, 0.0])
+    """The form, by hand: 1; 1; 0.2 + 0.3 - 0.15 for a thought that stays open; nothing less 0.15."""
+    values = episode_values([DIRECT, CALLED, OPEN, rollout("<think>never", answer=None)])
     assert values == {
-        "f_tau": 0.5,
+        "f_tau": pytest.approx((1 + 1 + 0.35 - 0.15) / 4),
         "kappa": 2 / 4,
         "calls_ok": 2 / 4,
         "with_calls": 1 / 4,
@@ -61,15 +62,15 @@ def test_form_tool_use_and_length_are_means_over_rollouts() -> None:
 
 
 def test_reversions_are_a_share_of_the_calls() -> None:
-    values = episode_values([CODED, CALLED], [1.0, 1.0])
+    values = episode_values([CODED, CALLED])
     assert values["tool_code"] == pytest.approx(1 / 3)
     assert values["opened/tool_call"] == 1.0  # those in the competing form are not among them
 
 
 def test_what_nobody_did_has_no_rate() -> None:
-    values = episode_values([DIRECT], [1.0])
+    values = episode_values([DIRECT])
     assert "tool_code" not in values and "closure/tool_call" not in values and values["opened/tool_call"] == 0.0
-    assert episode_values([], [])["f_tau"] == 0.0
+    assert episode_values([])["f_tau"] == 0.0
 
 
 def group(*rollouts: Rollout, **more: Any) -> Group:
@@ -101,6 +102,18 @@ def test_rewards_are_means_of_their_parts() -> None:
     assert (values["reward/accuracy"], values["reward/format"], values["reward/tool"]) == (0.5, 1.0, 0.15)
     assert values["reward/total"] == pytest.approx((2.0 + 1.3) / 2)
     assert values["f_tau"] == values["reward/format"] and values["kappa"] == 1.0
+
+
+def test_form_is_measured_alike_whatever_a_run_pays_for() -> None:
+    """By hand: a direct answer is worth 0.3 + 0.2 + 0.1 + 0.1 where neither anchors nor the answer suffix are paid."""
+    bare = RewardConfig(anchoring=False, answer_suffix=False)
+    direct = Group(
+        prompt=PROMPT, frames=8, rollouts=[DIRECT], rewards=group_rewards([DIRECT], PROMPT.gold, bare), samples=[]
+    )
+    values = batch_values([direct], advantages([[1.7]], ObjectiveConfig()), version=2)
+    assert (values["reward/format"], values["f_tau"]) == (pytest.approx(0.7), 1.0)
+    spam = rollout("<|im_start|>" * 5 + "<answer>B</answer>")
+    assert episode_values([spam])["f_tau"] == 0.0
 
 
 def test_staleness_counts_versions_of_all_who_spoke() -> None:
