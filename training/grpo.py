@@ -159,15 +159,26 @@ class Trainer:
 
     def _hand_over(self, producer: Producer | None) -> None:
         """Give the weights to what generates, under the number of steps learned; every process takes part."""
-        version = self.progress.step
-        if self.recipe.rollouts.backend == "transformers":
-            assert producer is not None
-            producer.update(version, tensors={name: whole(t) for name, t in self.learner.model.state_dict().items()})
-            return
-        folder = self._written()
-        if producer is not None and folder is not None:
-            producer.update(version, folder=folder.resolve())
+        version, rollouts = self.progress.step, self.recipe.rollouts
+        if rollouts.backend == "transformers" or rollouts.weights == "distributed":
+            tensors = self._gathered()
+            if producer is not None:
+                producer.update(version, tensors=tensors)
+        else:
+            folder = self._written()
+            if producer is not None and folder is not None:
+                producer.update(version, folder=folder.resolve())
         self.place.wait()
+
+    def _gathered(self) -> dict[str, Tensor]:
+        """The weights whole, in what the learner computes in; every process takes part, the first one has them."""
+        dtype = torch.bfloat16 if self.bf16 else torch.float32
+        gathered = {}
+        for name, tensor in self.learner.model.state_dict().items():
+            full = whole(tensor)
+            if self.place.leads:
+                gathered[name] = full.to("cpu", dtype)
+        return gathered
 
     def _step(self, producer: Producer | None, metrics: GrpoMetrics | None) -> None:
         recipe, progress, place = self.recipe, self.progress, self.place

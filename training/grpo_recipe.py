@@ -30,6 +30,9 @@ class Rollouts(Part):
     """`transformers` runs in the training process itself: one process, small models."""
     servers: list[str] = Field(default_factory=list)
     """URLs of running SGLang servers that can read the run's folder; by default they are started on `gpus.rollout`."""
+    weights: Literal["disk", "distributed"] = "disk"
+    """How servers get new weights: from the run's folder, or broadcast into their memory, which they must be able to
+    reach this machine for. In process they are handed over as they are."""
     concurrency: int = Field(default=64, ge=1)
     """Episodes under way at once."""
     staleness: int = Field(default=2, ge=0)

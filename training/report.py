@@ -9,7 +9,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,8 @@ class Run:
     """The recipe's; with the folder where several runs have the same."""
     records: list[dict[str, Any]]
     """One a step, as they were written."""
+    recipe: dict[str, Any] = field(default_factory=dict)
+    """As the run began with it; empty where metrics are all that is there."""
 
     @property
     def window(self) -> int:
@@ -91,10 +93,10 @@ def _read(folder: Path) -> Run:
         records.append(_record(rest, ""))
     if not records:
         raise SettingsError(f"{file}: holds no step yet; draw the run when it has done one")
-    name = folder.resolve().name
+    recipe: dict[str, Any] = {}
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # metrics alone can be drawn too
-        name = str(json.loads((folder / START_FILE).read_text())["recipe"]["name"])
-    return Run(folder=folder, name=name, records=records)
+        recipe = dict(json.loads((folder / START_FILE).read_text())["recipe"])
+    return Run(folder=folder, name=str(recipe.get("name", folder.resolve().name)), records=records, recipe=recipe)
 
 
 def _record(line: str, where: str) -> dict[str, Any]:

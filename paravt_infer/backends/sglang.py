@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 
 from paravt_infer.backends.base import Backend, Generation, Request, processor_sizing
+from paravt_infer.backends.broadcast import WeightGroup, buckets
 from paravt_infer.backends.gate import Gate
 from paravt_infer.backends.http import checked, plain_error, retrying
 from paravt_infer.errors import BackendError, ContextLimitError, ModelError
@@ -38,6 +39,7 @@ class SGLangBackend(Backend):
 
     name = "sglang"
     exact_tokens = True
+    takes_tensors = True
 
     def __init__(self, servers: list[str], *, model: str | None = None, seconds: float = 900.0):
         if not servers:
@@ -55,6 +57,7 @@ class SGLangBackend(Backend):
         self._versions: dict[str, str] = {}
         self._notes: list[str] = []
         self._gate = Gate()
+        self._group: WeightGroup | None = None
         self._mark = b""
         """Goes with each frame: another one after each change of weights."""
 
@@ -247,26 +250,67 @@ class SGLangBackend(Backend):
     async def update_weights(
         self, version: str, *, folder: Path | None = None, tensors: Mapping[str, Any] | None = None
     ) -> None:
-        if folder is None:
-            raise BackendError("SGLang servers take weights from a folder that they can read")
-        body = {"model_path": str(folder), "weight_version": version, "flush_cache": True}
+        if folder is None and tensors is None:
+            raise BackendError("new weights need a folder that the servers can read, or tensors")
         async with self._gate.closed():
-            await asyncio.gather(*(self._update(server, body) for server in self._servers))
+            if tensors is not None:
+                await self._broadcast(version, tensors)
+            else:
+                body = {"model_path": str(folder), "weight_version": version, "flush_cache": True}
+                await self._tell_all("/update_weights_from_disk", body)
+            await asyncio.gather(*(self._confirm(server, version) for server in self._servers))
             # SGLang keeps what its vision tower made of a picture by the picture's bytes, and a flush leaves it there.
             self._mark = uuid.uuid4().hex.encode()
 
-    async def _update(self, server: str, body: dict[str, Any]) -> None:
-        """One server's new weights, confirmed by the version it names afterwards."""
+    async def _broadcast(self, version: str, tensors: Mapping[str, Any]) -> None:
+        """All tensors to all servers, a bucket at a time."""
+        if self._group is None:
+            self._group = await self._joined()
+        await self._tell_all("/begin_weight_update", {})
         try:
-            reply = checked(await self._client.post(server + "/update_weights_from_disk", json=body))
+            *_, last = parts = list(buckets(tensors))
+            for part in parts:
+                body = {
+                    "names": list(part),
+                    "dtypes": [str(tensor.dtype).removeprefix("torch.") for tensor in part.values()],
+                    "shapes": [list(tensor.shape) for tensor in part.values()],
+                    "group_name": self._group.name,
+                    "flush_cache": part is last,
+                    "weight_version": version if part is last else None,
+                }
+                told = self._tell_all("/update_weights_from_distributed", body)
+                await asyncio.gather(told, asyncio.to_thread(self._group.send, list(part.values())))
+        finally:
+            await self._tell_all("/end_weight_update", {})
+
+    async def _joined(self) -> WeightGroup:
+        """One process group with all servers, each with all of its GPUs."""
+        infos = [await self._info(server, "/server_info", "/get_server_info") for server in self._servers]
+        sizes = [int(info.get("tp_size") or 1) for info in infos]
+        device = str(infos[0].get("device") or "cuda")
+        group = WeightGroup(dict(zip(self._servers, sizes, strict=True)), device=device)
+        joining = [self._tell(server, "/init_weights_update_group", body) for server, body in group.joining()]
+        await asyncio.gather(asyncio.to_thread(group.join), *joining)
+        return group
+
+    async def _tell_all(self, path: str, body: dict[str, Any]) -> None:
+        await asyncio.gather(*(self._tell(server, path, body) for server in self._servers))
+
+    async def _tell(self, server: str, path: str, body: dict[str, Any]) -> None:
+        """One server's part in a change of weights."""
+        try:
+            reply = checked(await self._client.post(server + path, json=body))
         except (httpx.HTTPError, ValueError) as error:
             raise plain_error(server, error) from None
         if not reply.get("success"):
             line = " ".join(str(reply.get("message")).split())[:200]
-            raise BackendError(f"{server} did not take the weights in {body['model_path']} ({line})")
+            where = f" in {body['model_path']}" if "model_path" in body else ""
+            raise BackendError(f"{server} did not take the weights{where} ({line})")
+
+    async def _confirm(self, server: str, version: str) -> None:
         serves = (await self._info(server, "/model_info", "/get_model_info")).get("weight_version")
-        if serves != body["weight_version"]:
-            raise BackendError(f"{server} says it serves weight version {serves}, not {body['weight_version']}")
+        if serves != version:
+            raise BackendError(f"{server} says it serves weight version {serves}, not {version}")
 
     async def close(self) -> None:
         await self._client.aclose()

@@ -166,13 +166,15 @@ def test_rollouts_ahead_of_the_learner_are_learned_too(tmp_path: Path) -> None:
 # Rollouts by SGLang
 
 
+@pytest.mark.parametrize("weights", ["disk", "distributed"])
 def test_rollouts_of_a_real_server_are_on_policy_after_each_update(
-    tmp_path: Path, server_of: Callable[..., Server]
+    tmp_path: Path, server_of: Callable[..., Server], weights: str
 ) -> None:
     """In fp32, log-probabilities of server and learner are within 0.005, with weights handed over on the way."""
     url = server_of(MINI, "--dtype", "float32").url
     # The server draws by no seed of ours, so all groups may be flat: decay alone then changes the weights.
-    changes = LIVELY | {"rollouts": {"backend": "sglang", "servers": [url]}, "held_out": {}, "weight_decay": 10.0}
+    where = {"backend": "sglang", "servers": [url], "weights": weights}
+    changes = LIVELY | {"rollouts": where, "held_out": {}, "weight_decay": 10.0, "export_dtype": "fp32"}
     Trainer(recipe(tmp_path, MINI, **changes), Place()).run()
     steps = metrics(tmp_path)
     assert [one["step"] for one in steps] == [1, 2, 3]
@@ -181,15 +183,17 @@ def test_rollouts_of_a_real_server_are_on_policy_after_each_update(
         assert {turn.weight_version for rollout in made for turn in rollout.turns} == {str(number)}
         assert one["drift/tokens"] == sum(map(len, generated(made))) > 100 and one["drift/most"] < 0.005
         assert one["kappa"] > 0 and one["rollouts_failed"] == 0
-    learned, start = (load_file(folder / "model.safetensors") for folder in (tmp_path / "run/weights", MINI))
+    assert (tmp_path / "run/weights").exists() == (weights == "disk")
+    learned, start = (load_file(folder / "model.safetensors") for folder in (tmp_path / "run/export", MINI))
     change = max(float((tensor - start[name].float()).abs().max()) for name, tensor in learned.items())
     assert change > 1e-4  # far more than the drift, had the server gone on with old weights
 
 
+@pytest.mark.parametrize("weights", ["disk", "distributed"])
 def test_in_bf16_several_processes_and_a_server_agree_as_far_as_bf16_does(
-    tmp_path: Path, tiny: Path, server: Server
+    tmp_path: Path, tiny: Path, server: Server, weights: str
 ) -> None:
-    rollouts_by = {"backend": "sglang", "servers": [server.url]}
+    rollouts_by = {"backend": "sglang", "servers": [server.url], "weights": weights}
     file = write_recipe(tmp_path, tiny, steps=1, precision="bf16", rollouts=rollouts_by)
     try:
         run_processes(file, 2, ("-m", "training.grpo"))

@@ -70,6 +70,11 @@ async def with_weights(folder: Path) -> Generation:
         await backend.close()
 
 
+def given(folder: Path, by: str) -> dict[str, Any]:
+    """A folder's weights as `update_weights` takes them."""
+    return {by: folder if by == "folder" else load_part(str(folder), MODEL, dtype="auto").state_dict()}
+
+
 # The gate
 
 
@@ -136,10 +141,7 @@ async def test_one_that_gives_up_waiting_does_not_hold_the_gate() -> None:
 @pytest.mark.parametrize("by", ["folder", "tensors"])
 async def test_new_weights_speak_and_every_token_names_its_own(in_process: Backend, changed: Path, by: str) -> None:
     before = await greedy(in_process)
-    given: dict[str, Any] = {"folder": changed}
-    if by == "tensors":
-        given = {"tensors": load_part(str(changed), MODEL, dtype="auto").state_dict()}
-    await in_process.update_weights("7", **given)
+    await in_process.update_weights("7", **given(changed, by))
     after = await greedy(in_process)
     assert (before.weight_version, after.weight_version) == (None, "7")
     assert same(after, await with_weights(changed)) and not same(before, after)
@@ -172,15 +174,16 @@ async def test_a_backend_that_cannot_says_what_can(tiny: Path) -> None:
 # The real SGLang server
 
 
+@pytest.mark.parametrize("by", ["folder", "tensors"])
 async def test_the_server_speaks_with_new_weights_and_from_no_cache_of_the_old_ones(
-    sglang_restored: SGLangBackend, changed: Path
+    sglang_restored: SGLangBackend, changed: Path, by: str
 ) -> None:
     """The frames were looked at before: neither their prefix nor what the vision tower made of them may serve again."""
     backend = sglang_restored
     before = await greedy(backend)
     again = await greedy(backend, "What is it now?")
     assert again.cached_tokens is not None and again.cached_tokens > before.visual_tokens  # the prefix is cached
-    await backend.update_weights("7", folder=changed)
+    await backend.update_weights("7", **given(changed, by))
     after = await greedy(backend)
     assert (after.weight_version, after.cached_tokens) == ("7", 0)
     assert same(after, await with_weights(changed)) and not same(before, after)
@@ -234,5 +237,5 @@ async def test_a_folder_that_the_server_cannot_read_is_one_line(sglang: Backend,
     with pytest.raises(BackendError, match=rf"(?i){tmp_path}/none|answered 400") as told:
         await sglang.update_weights("4", folder=tmp_path / "none")
     assert "\n" not in str(told.value)
-    with pytest.raises(BackendError, match="SGLang servers take weights from a folder"):
-        await sglang.update_weights("4", tensors={})
+    with pytest.raises(BackendError, match="need a folder that the servers can read, or tensors"):
+        await sglang.update_weights("4")

@@ -1,0 +1,126 @@
+"""Table 2 of the paper on the sample world: ``python -m benchmarks.grpo --cold MODEL RUN...``.
+
+Each run is a folder of `paravt train grpo`, all from the cold start MODEL; runs of one recipe are its seeds, and their
+row shows the mean and, in brackets, the least and the most. Form and tool use are means over the training's rollouts;
+accuracy is greedy, on the fixed test set. The cold start's own form and tool use come from a run that learns nothing:
+`paravt train grpo --recipe mini_paragrpo --set name=cold_start --set learning_rate=1e-12 --set objective.kl=0`.
+"""
+
+import argparse
+import re
+import statistics
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.machine import machine, markdown
+from benchmarks.world import FRAMES, MODES, Asked, accuracy
+from lmms_tasks.sweep import Arm, Model, sweep
+from paravt_infer import Settings
+from training.grpo_recipe import GrpoRecipe
+from training.report import Run, read_runs
+from training.world.questions import WorldQuestion, fixed_test_set
+from training.world.render import write_videos
+
+MAIN = "parallel, text"
+ROWS = {
+    "cold_start": "cold start",
+    "mini_vanilla_grpo": "+ GRPO (vanilla)",
+    "mini_anchoring_grpo": "+ GRPO + Exploration Anchoring",
+    "mini_gating_grpo": "+ GRPO + nFrames Gating",
+    "mini_paragrpo": "**PARA-GRPO**",
+    "mini_no_rtool_grpo": "PARA-GRPO − R_tool",
+    "mini_no_gamma_grpo": "PARA-GRPO − γ",
+}
+"""Recipes and their rows, in the order of the paper's blocks A and B."""
+FORM = {"f_tau": "f_τ", "kappa": "κ", "tool_code": "`<tool_code>` %"}
+"""Metrics of the training's rollouts that are shown, and their columns."""
+
+
+def test(model: Path, run: Run, modes: Sequence[str], questions: Sequence[WorldQuestion]) -> dict[str, list[Asked]]:
+    """The test set asked of a checkpoint with its run's settings; what the run's folder has is not asked again."""
+    kept = GrpoRecipe.model_validate(run.recipe).settings
+    arms = [
+        Arm(
+            questions=[question.question for question in questions],
+            settings=Settings.make(**{**kept, **MODES[mode], "frames": FRAMES}),
+            out=run.folder / "test" / re.sub(r"\W+", "-", mode).strip("-"),
+            title=f"{run.name}: {mode}",
+        )
+        for mode in modes
+    ]
+    answered = sweep(Model(model=str(model), backend="transformers", device="cpu"), arms, concurrency=32, block=100)
+    return {
+        mode: [Asked(question=one, rollout=rollout) for one, rollout in zip(questions, rollouts, strict=True)]
+        for mode, rollouts in zip(modes, answered, strict=True)
+    }
+
+
+def spread(values: Sequence[float], digits: int) -> str:
+    """The mean, and the least and the most where there are several.
+
+    >>> spread([0.5], 2), spread([0.4, 0.6], 2)
+    ('0.50', '0.50 (0.40 to 0.60)')
+    """
+    if not values:
+        return "–"
+    mean = f"{statistics.fmean(values):.{digits}f}"
+    return mean if len(values) == 1 else f"{mean} ({min(values):.{digits}f} to {max(values):.{digits}f})"
+
+
+def over_training(runs: Sequence[Run], metric: str, part: slice = slice(None)) -> list[float]:
+    """The mean of a metric over each run's steps, or over a part of them; runs that never measured it are left out."""
+    found = [run.series(metric)[1][part] for run in runs]
+    scale = 100 if metric == "tool_code" else 1
+    return [scale * float(values.mean()) for values in found if len(values)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("runs", nargs="+", type=Path, help="folders of runs, the one that learns nothing among them")
+    parser.add_argument("--cold", required=True, type=Path, help="the folder of the model that all runs began from")
+    parser.add_argument("--videos", type=Path, default=Path(".cache/world"), help="where the test videos are kept")
+    parser.add_argument("--count", type=int, default=500, help="only the first so many questions")
+    options = parser.parse_args()
+    questions = fixed_test_set(str(options.videos))[: options.count]
+    write_videos({question.question.video: question.scene for question in questions})
+    rows: dict[str, list[Run]] = defaultdict(list)
+    for run in read_runs(options.runs):
+        rows[run.recipe["name"]].append(run)
+    table, dispatch = [], []
+    for name, title in ROWS.items():
+        runs = rows.get(name, [])
+        scores: dict[str, list[float]] = defaultdict(list)
+        for run in runs:
+            model = options.cold if name == "cold_start" else run.folder / "export"
+            asked = test(model, run, [MAIN], questions)[MAIN]
+            for kind in ("choice", "open", "grounding"):
+                scores[kind].append(accuracy(asked, kind))
+            scores["all"].append(accuracy(asked))
+        if not runs:
+            continue
+        steps = [int(run.records[-1]["step"]) for run in runs]
+        last = slice(-max(1, round(min(steps) / 4)), None)
+        table.append(
+            [
+                title,
+                f"{len(runs)} × {min(steps)}",
+                *(spread(over_training(runs, metric), 0 if metric == "tool_code" else 2) for metric in FORM),
+                *(spread(over_training(runs, metric, last), 2) for metric in ("f_tau", "kappa")),
+                *(spread(scores[kind], 1) for kind in ("choice", "open", "grounding", "all")),
+            ]
+        )
+    head = ["", "runs × steps", *FORM.values(), "f_τ, last quarter", "κ, last quarter"]
+    text = markdown([*head, "choice %", "open %", "grounding mIoU", "all %"], table)
+    for run in rows.get("mini_paragrpo", [])[:1]:
+        modes = [mode for mode in MODES if mode != "direct (overview only)"]
+        for mode, asked in test(run.folder / "export", run, modes, questions).items():
+            kinds = [f"{accuracy(asked, kind):.1f}" for kind in ("choice", "open", "grounding")]
+            dispatch.append([mode, *kinds, f"{accuracy(asked):.1f}"])
+        text += "\n" + markdown(["dispatch, evidence", "choice %", "open %", "grounding mIoU", "all %"], dispatch)
+    print(f"Made by `python -m benchmarks.grpo` on: {machine('torch', 'transformers')}.\n")
+    print(f"{len(questions)} questions of the fixed test set, greedy, {FRAMES} overview frames.\n\n{text}")
+
+
+if __name__ == "__main__":
+    main()
