@@ -4,8 +4,6 @@
 paragrpo_8b`` shards the model over seven GPUs and starts a server on the eighth.
 """
 
-import argparse
-import json
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -17,21 +15,18 @@ from torch import Tensor
 
 from paravt_infer.backends.base import Backend
 from paravt_infer.errors import ParavtError, SettingsError
-from paravt_infer.model import load_part
 from paravt_infer.rollout import save
-from training.attention import use_packed_attention
-from training.checkpoint import Checkpoints, Progress
-from training.encode import Encoder, Sample
-from training.export import START_FILE, export_model
+from training.encode import Sample
+from training.export import export_model
 from training.grpo_recipe import GrpoRecipe, load_grpo_recipe
 from training.live import GrpoMetrics
 from training.measures import batch_values, held_out_values
 from training.objective import Advantages, Tally, advantages, token_loss
-from training.packing import Learner, Row, empty_row, pack
-from training.parallel import Place, clip, join_processes, leave_processes, shard, whole
+from training.packing import Learner, Row, pack
+from training.parallel import Place, clip, whole
 from training.prompts import WorldPrompts, open_prompts
 from training.rollouts import Group, Producer
-from training.sft import parameter_groups
+from training.run import TrainingRun, train_here, under_torchrun
 from training.trajectory import with_advantage
 from training.world.questions import question_set
 
@@ -43,80 +38,29 @@ class Idle(ParavtError):
     """Step after step had nothing to learn from."""
 
 
-class Trainer:
-    """One run.
+class Trainer(TrainingRun[GrpoRecipe]):
+    """One run of reinforcement learning. The first process makes the rollouts and deals them out.
 
     Args:
-        recipe: what to do.
-        place: this process. The first one makes the rollouts and deals them out.
-        backend: what generates; by default as the recipe says. It is started and closed with the run.
-
-    Raises:
-        ModelError: the cold start cannot be had.
-        SettingsError: `recipe.out` holds a run, and `resume` is off; or it does not fit the recipe.
+        backend: what generates; by default as the recipe says. It is started and closed with the run. The others are
+            `TrainingRun`'s.
     """
 
     def __init__(self, recipe: GrpoRecipe, place: Place, *, resume: bool = False, backend: Backend | None = None):
-        self.recipe, self.place = recipe, place
-        self.out = Path(recipe.out)
-        kept = recipe.checkpoints
-        self.checkpoints = Checkpoints(self.out / "checkpoints", place, keep=kept.keep, keep_every=kept.keep_every)
-        done = self.checkpoints.steps()
-        if done and not resume:
-            raise SettingsError(f"{self.out}: holds a run of {done[-1]} steps; use --resume, or another out")
         try:
             recipe.check_processes(place.world)
         except ValueError as error:
             raise SettingsError(f"recipe: {error}") from None
         if recipe.rollouts.backend == "transformers" and place.world > 1:
             raise SettingsError("recipe rollouts.backend: transformers rolls out in one process; use sglang")
-        self.bf16 = recipe.precision == "bf16" or (recipe.precision == "auto" and place.device.type == "cuda")
-        if self.bf16 and not place.sharded:
-            raise SettingsError("recipe precision: bf16 needs a GPU or torchrun; on one CPU process use auto or fp32")
-        if recipe.threads:
-            torch.set_num_threads(recipe.threads)
-        self.start = recipe.model.start
-        if place.leads:
-            self.out.mkdir(parents=True, exist_ok=True)
-            facts = {"start": self.start, "recipe": recipe.model_dump()}
-            (self.out / START_FILE).write_text(json.dumps(facts, indent=1) + "\n")
-        self.encoder = Encoder(self.start)
-        torch.manual_seed(recipe.seed + place.rank)
-        if place.device.type == "cpu":
-            torch.use_deterministic_algorithms(True, warn_only=True)
-            torch.utils.deterministic.fill_uninitialized_memory = False  # costs a tenth of a step
-        self.learner = self._network()
+        super().__init__(recipe, place, resume=resume)
+        self.set_rates(recipe.learning_rate, recipe.learning_rate * recipe.vision_rate)
         self.reference = self._network().requires_grad_(False).eval() if recipe.objective.kl else None
-        self.optimiser = torch.optim.AdamW(
-            parameter_groups(self.learner, recipe.weight_decay), betas=recipe.betas, fused=True
-        )
-        self.progress = Progress()
-        if done:
-            self.progress = self.checkpoints.load(self.learner, self.optimiser, done[-1])
-        for group in self.optimiser.param_groups:  # the recipe's rate, not the checkpoint's
-            group["lr"] = recipe.learning_rate * (recipe.vision_rate if group["vision"] else 1.0)
-        features = 3 * self.encoder.files.image_processor.temporal_patch_size * self.encoder.patch**2
-        self.spare = empty_row(self.encoder.chat.tokenizer.eos_token_id, features)
         self.banned = torch.tensor(sorted(self.encoder.chat.media_token_ids), device=place.device)
         self._backend = backend
         self._idle = 0
 
-    def _network(self) -> Learner:
-        """The cold start, in shards where there are several processes."""
-        place = self.place
-        model: Any = load_part(self.start, "AutoModelForImageTextToText", dtype=torch.float32)
-        use_packed_attention(model)
-        if self.recipe.gradient_checkpointing:
-            model.gradient_checkpointing_enable({"use_reentrant": False})
-        network: Learner = Learner(model).to(place.device)
-        if place.sharded:
-            shard(network, place, bf16=self.bf16)
-        # Layers are computed again in training mode alone. Nothing else hangs on it: Qwen3-VL has no dropout.
-        network.train(self.recipe.gradient_checkpointing)
-        return network
-
     def run(self) -> Path | None:
-        """Learn to the last step and export the model; returns its folder."""
         recipe, place, progress = self.recipe, self.place, self.progress
         with ExitStack() as open_now:
             metrics = producer = None
@@ -218,8 +162,7 @@ class Trainer:
             self._measure(producer, metrics, values)
         elif metrics is not None:
             metrics.step(progress.step, values)
-        if progress.step % recipe.checkpoints.every == 0 or progress.step == recipe.steps:
-            self.checkpoints.save(self.learner, self.optimiser, progress)
+        self.save_if_due(last=progress.step == recipe.steps)
         self._check_idle(groups)
 
     def learn(self, samples: Sequence[Sample]) -> dict[str, Any]:
@@ -339,22 +282,8 @@ def _weighed(groups: Sequence[Group], gains: Advantages) -> list[Sample]:
 
 def train(recipe: GrpoRecipe, *, resume: bool = False) -> Path | None:
     """Run a recipe in this process, or its part of it under torchrun; returns the exported model's folder."""
-    place = join_processes()
-    try:
-        return Trainer(recipe, place, resume=resume).run()
-    finally:
-        leave_processes()
-
-
-def main() -> None:
-    """What torchrun starts."""
-    parser = argparse.ArgumentParser(prog="training.grpo", description="Reinforcement learning by a recipe.")
-    parser.add_argument("--recipe", required=True, help="a YAML file, or a name in training/recipes")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change one key")
-    parser.add_argument("--resume", action="store_true", help="go on from the newest checkpoint")
-    given = parser.parse_args()
-    train(load_grpo_recipe(given.recipe, given.set), resume=given.resume)
+    return train_here(Trainer, recipe, resume=resume)
 
 
 if __name__ == "__main__":
-    main()
+    under_torchrun("training.grpo", "Reinforcement learning by a recipe.", load_grpo_recipe, train)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -10,7 +10,7 @@ from paravt_infer.errors import SettingsError
 from paravt_infer.settings import Settings
 from training.gating import GatingConfig
 from training.objective import ObjectiveConfig
-from training.recipe import Checkpoints, ModelPart, ParquetData, Part, WorldData, read_recipe
+from training.recipe import Checkpoints, ParquetData, Part, RunRecipe, WorldData, read_recipe
 from training.rewards.config import RewardConfig
 
 
@@ -57,17 +57,9 @@ class HeldOutEpisodes(Part):
     """Frames of their overviews."""
 
 
-class GrpoRecipe(Part):
-    """One run of PARA-GRPO or of one of its ablations."""
+class GrpoRecipe(RunRecipe):
+    """One run of PARA-GRPO or of one of its ablations. Its `model.start` is the cold start, never `mini`."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9_.-]+$")
-    out: str
-    """The folder of the run: metrics, checkpoints, rollouts, the exported model."""
-    seed: int = 0
-    """Of prompts, gating and sampling."""
-    model: ModelPart
-    """The cold start; never `mini`, which has learned nothing."""
-    data: Annotated[WorldData | ParquetData, Field(discriminator="kind")]
     steps: int = Field(ge=1)
     prompts: int = Field(default=7, ge=1)
     """A step."""
@@ -77,10 +69,6 @@ class GrpoRecipe(Part):
     """Constant, without a warm-up."""
     vision_rate: float = Field(default=1.0, ge=0)
     """The vision tower's learning rate as a part of the others'."""
-    weight_decay: float = Field(default=0.01, ge=0)
-    clip: float = Field(default=1.0, gt=0)
-    """The gradient's norm is cut to this."""
-    betas: tuple[float, float] = (0.9, 0.999)
     temperature: float = Field(default=0.7, gt=0)
     """Of sampling, and of the log-probabilities that are learned from."""
     settings: dict[str, Any] = Field(default_factory=dict)
@@ -94,12 +82,8 @@ class GrpoRecipe(Part):
     gpus: Gpus = Gpus()
     row_tokens: int = Field(default=16384, ge=64)
     """Trajectories are packed into rows of at most so many tokens; a longer one is left out and counted."""
-    precision: Literal["auto", "bf16", "fp32"] = "auto"
-    gradient_checkpointing: bool = False
-    threads: int = Field(default=0, ge=0)
     checkpoints: Checkpoints = Checkpoints(every=5)
     held_out: HeldOutEpisodes = HeldOutEpisodes()
-    export_dtype: Literal["bf16", "fp32"] = "bf16"
 
     @field_validator("settings")
     @classmethod

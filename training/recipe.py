@@ -156,21 +156,16 @@ class HeldOut(Part):
     mix: MixPart = MixPart()
 
 
-class Recipe(Part):
-    """One training run."""
+class RunRecipe(Part):
+    """What recipes of all kinds have."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9_.-]+$")
     out: str
     """The folder of the run: metrics, checkpoints, the exported model."""
     seed: int = 0
-    """Of the weights that are made anew."""
+    """Of all that a run draws, and of the weights that it makes anew."""
     model: ModelPart = ModelPart()
     data: Annotated[WorldData | ParquetData, Field(discriminator="kind")]
-    phases: list[Phase] = Field(min_length=1)
-    batch: int = Field(default=32, ge=1)
-    """Samples a step, over all processes."""
-    row_tokens: int = Field(default=4096, ge=64)
-    """Samples are packed into rows of at most so many tokens; one row is one forward pass."""
     weight_decay: float = Field(default=0.01, ge=0)
     clip: float = Field(default=1.0, gt=0)
     """The gradient's norm is cut to this."""
@@ -181,12 +176,22 @@ class Recipe(Part):
     """Compute a layer's inner values again in the backward pass, to save memory."""
     threads: int = Field(default=0, ge=0)
     """CPU threads of each process; 0 leaves it to torch."""
-    loaders: int = Field(default=1, ge=0)
-    """Processes that make data ahead; 0 makes it in the trainer."""
     checkpoints: Checkpoints = Checkpoints()
-    held_out: HeldOut = HeldOut()
     export_dtype: Literal["bf16", "fp32"] = "bf16"
     """Of the exported model."""
+
+
+class Recipe(RunRecipe):
+    """One run of supervised fine-tuning."""
+
+    phases: list[Phase] = Field(min_length=1)
+    batch: int = Field(default=32, ge=1)
+    """Samples a step, over all processes."""
+    row_tokens: int = Field(default=4096, ge=64)
+    """Samples are packed into rows of at most so many tokens; one row is one forward pass."""
+    loaders: int = Field(default=1, ge=0)
+    """Processes that make data ahead; 0 makes it in the trainer."""
+    held_out: HeldOut = HeldOut()
 
     @model_validator(mode="after")
     def _fits(self) -> "Recipe":

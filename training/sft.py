@@ -3,30 +3,21 @@
 ``paravt train sft --recipe mini_sft`` runs here; ``torchrun --nproc-per-node 8 -m training.sft --recipe FILE`` shards.
 """
 
-import argparse
-import json
 import math
 import time
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import nn
-
-from paravt_infer.errors import SettingsError
-from paravt_infer.model import load_part
-from training.attention import use_packed_attention
-from training.checkpoint import Checkpoints, Progress
-from training.encode import Encoder
-from training.export import START_FILE, export_model
+from training.export import export_model
 from training.heldout import HeldOutSet
 from training.loading import Portion, portions
 from training.metrics import Metrics
 from training.mini import build_mini
-from training.packing import Learner, empty_row, supervised_loss
-from training.parallel import Place, clip, join_processes, leave_processes, shard
+from training.packing import supervised_loss
+from training.parallel import Place, clip
 from training.parquet import Parquet
 from training.recipe import MINI, Phase, Recipe, WorldData, load_recipe
+from training.run import TrainingRun, train_here, under_torchrun
 from training.sources import Source, World
 
 LEFT_OUT = "left_out.txt"
@@ -47,75 +38,24 @@ def rate_at(phase: Phase, step: int) -> float:
     return phase.learning_rate * (phase.final + (1 - phase.final) * (1 + math.cos(math.pi * way)) / 2)
 
 
-class Trainer:
-    """One run.
-
-    Args:
-        recipe: what to do.
-        place: this process.
-
-    Raises:
-        ModelError: the model that the run starts from cannot be had.
-        SettingsError: `recipe.out` holds a run, and `resume` is off; or it does not fit the recipe.
-    """
+class Trainer(TrainingRun[Recipe]):
+    """One run of supervised fine-tuning; see `TrainingRun` for its arguments."""
 
     def __init__(self, recipe: Recipe, place: Place, *, resume: bool = False):
-        self.recipe, self.place = recipe, place
-        self.out = Path(recipe.out)
-        kept = recipe.checkpoints
-        self.checkpoints = Checkpoints(self.out / "checkpoints", place, keep=kept.keep, keep_every=kept.keep_every)
-        done = self.checkpoints.steps()
-        if done and not resume:
-            raise SettingsError(f"{self.out}: holds a run of {done[-1]} steps; use --resume, or another out")
-        self.bf16 = recipe.precision == "bf16" or (recipe.precision == "auto" and place.device.type == "cuda")
-        if self.bf16 and not place.sharded:
-            raise SettingsError("recipe precision: bf16 needs a GPU or torchrun; on one CPU process use auto or fp32")
-        if recipe.threads:
-            torch.set_num_threads(recipe.threads)
-        self.start = self._start()
-        if place.leads:
-            self.out.mkdir(parents=True, exist_ok=True)
-            facts = {"start": self.start, "recipe": recipe.model_dump()}
-            (self.out / START_FILE).write_text(json.dumps(facts, indent=1) + "\n")
-        self.encoder = Encoder(self.start)
-        torch.manual_seed(recipe.seed + place.rank)
-        if place.device.type == "cpu":
-            torch.use_deterministic_algorithms(True, warn_only=True)
-            torch.utils.deterministic.fill_uninitialized_memory = False  # costs a tenth of a step
-        self.learner = self._learner()
-        self.optimiser = torch.optim.AdamW(
-            parameter_groups(self.learner, recipe.weight_decay), lr=0.0, betas=recipe.betas, fused=True
-        )
-        self.progress = Progress()
-        if done:
-            self.progress = self.checkpoints.load(self.learner, self.optimiser, done[-1])
-        features = 3 * self.encoder.files.image_processor.temporal_patch_size * self.encoder.patch**2
-        self.spare = empty_row(self.encoder.chat.tokenizer.eos_token_id, features)
+        super().__init__(recipe, place, resume=resume)
         self.held_out = HeldOutSet(recipe, self.encoder, place) if recipe.held_out.every else None
         self.left_out = 0
 
     def _start(self) -> str:
-        """The folder or id of the model that the run starts from; the mini model is made by the first process."""
+        """The mini model is made by the first process."""
         if self.recipe.model.start != MINI:
-            return self.recipe.model.start
+            return super()._start()
         folder = self.out / "start"
         assert isinstance(self.recipe.data, WorldData)  # the recipe sees to it
         if self.place.leads and not (folder / "tokenizer.json").exists():
             build_mini(folder, self.recipe.model.mini, frame=self.recipe.data.frame, seed=self.recipe.seed)
         self.place.wait()
         return str(folder)
-
-    def _learner(self) -> Learner:
-        place = self.place
-        model: Any = load_part(self.start, "AutoModelForImageTextToText", dtype=torch.float32)
-        use_packed_attention(model)
-        if self.recipe.gradient_checkpointing:
-            model.gradient_checkpointing_enable({"use_reentrant": False})
-        learner: Learner = Learner(model).to(place.device)
-        if place.sharded:
-            shard(learner, place, bf16=self.bf16)
-        learner.train()
-        return learner
 
     def source(self) -> Source:
         data = self.recipe.data
@@ -124,7 +64,6 @@ class Trainer:
         return Parquet(data, self.encoder.files.multiple)
 
     def run(self) -> Path | None:
-        """Train to the last step and export the model; returns its folder."""
         recipe, place, progress = self.recipe, self.place, self.progress
         metrics = Metrics(self.out, steps=recipe.steps, step=progress.step) if place.leads else None
         stream = portions(
@@ -168,14 +107,12 @@ class Trainer:
                 metrics.write(progress.step, values | told | speed)
                 metrics.tell(progress.step, phase=phase.name, loss=values["loss"], tokens=int(values["tokens"]))
                 self._report(values, metrics)
-            if progress.step % recipe.checkpoints.every == 0 or progress.step == recipe.steps:
-                self.checkpoints.save(self.learner, self.optimiser, progress)
+            self.save_if_due(last=progress.step == recipe.steps)
 
     def learn(self, portion: Portion, rate: float, vision_rate: float) -> dict[str, Any]:
         """One step on all processes' portions: the mean loss of all learned tokens, and its gradient's norm."""
         place = self.place
-        for group in self.optimiser.param_groups:
-            group["lr"] = vision_rate if group["vision"] else rate
+        self.set_rates(rate, vision_rate)
         sizes = (sum(len(row.targets) for row in portion.rows), sum(len(row.ids) for row in portion.rows))
         learned, tokens, samples, left_out = place.sums(*sizes, portion.samples, len(portion.dropped))
         loss_sum = 0.0
@@ -209,35 +146,10 @@ class Trainer:
             metrics.say(f"held out at step {self.progress.step}: {parts}")
 
 
-def parameter_groups(learner: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
-    """Parameters by whether they are the vision tower's and whether they decay (matrices do)."""
-    groups: dict[tuple[bool, bool], list[Any]] = {}
-    for name, parameter in learner.named_parameters():
-        groups.setdefault((".visual." in name, parameter.ndim > 1), []).append(parameter)
-    return [
-        {"params": params, "weight_decay": weight_decay if decays else 0.0, "vision": vision}
-        for (vision, decays), params in sorted(groups.items(), key=lambda item: item[0])
-    ]
-
-
 def train(recipe: Recipe, *, resume: bool = False) -> Path | None:
     """Run a recipe in this process, or its part of it under torchrun; returns the exported model's folder."""
-    place = join_processes()
-    try:
-        return Trainer(recipe, place, resume=resume).run()
-    finally:
-        leave_processes()
-
-
-def main() -> None:
-    """What torchrun starts."""
-    parser = argparse.ArgumentParser(prog="training.sft", description="Supervised fine-tuning by a recipe.")
-    parser.add_argument("--recipe", required=True, help="a YAML file, or a name in training/recipes")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change one key")
-    parser.add_argument("--resume", action="store_true", help="go on from the newest checkpoint")
-    given = parser.parse_args()
-    train(load_recipe(given.recipe, given.set), resume=given.resume)
+    return train_here(Trainer, recipe, resume=resume)
 
 
 if __name__ == "__main__":
-    main()
+    under_torchrun("training.sft", "Supervised fine-tuning by a recipe.", load_recipe, train)

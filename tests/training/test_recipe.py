@@ -66,7 +66,7 @@ def test_files_that_are_no_recipes(tmp_path: Path) -> None:
         (tmp_path / "r.yaml").write_text(text)
         with pytest.raises(SettingsError, match=told):
             load_recipe(tmp_path / "r.yaml")
-    with pytest.raises(SettingsError, match="name a YAML file or one of mini_sft, qwen3vl_8b_sft"):
+    with pytest.raises(SettingsError, match="name a YAML file or one of mini_prior_sft, mini_sft, qwen3vl_8b_sft"):
         load_recipe("none")
 
 
