@@ -130,20 +130,20 @@ class Trainer(TrainingRun[GrpoRecipe]):
         groups: list[Group] = producer.batch(progress.step) if producer is not None else []
         rolled = time.monotonic()
         values: dict[str, Any] = {}
-        samples: list[Sample] = []
+        rows: list[Row] = []
         if place.leads:
             gains = advantages(
                 [[reward.total for reward in group.rewards] for group in groups],
                 recipe.objective,
                 tokens=[[sum(len(s.behaviour) for s in own) for own in group.samples] for group in groups],
             )
-            samples = _weighed(groups, gains)
+            rows = pack(_weighed(groups, gains), recipe.row_tokens)
             values = batch_values(groups, gains, version=progress.step)
             self._keep(groups)
-        samples = place.share(samples)
-        values |= self.learn(samples)
+        rows = place.deal([rows[rank :: place.world] for rank in range(place.world)])
+        values |= self.learn(rows)
         # A flat group's advantages are all 0: it may be held to the reference, but no reward is learned from it.
-        self._idle = 0 if any(sample.advantages.any() for sample in samples) else self._idle + 1
+        self._idle = 0 if place.most(any(bool(row.advantages.any()) for row in rows)) else self._idle + 1
         learned = time.monotonic()
         progress.step += 1
         progress.position += recipe.prompts
@@ -165,10 +165,9 @@ class Trainer(TrainingRun[GrpoRecipe]):
         self.save_if_due(last=progress.step == recipe.steps)
         self._check_idle(groups)
 
-    def learn(self, samples: Sequence[Sample]) -> dict[str, Any]:
-        """One update from all samples of a step, of which this process takes its share of rows."""
+    def learn(self, rows: Sequence[Row]) -> dict[str, Any]:
+        """One update from all processes' rows of a step; these are this one's."""
         place, recipe = self.place, self.recipe
-        rows = pack(samples, recipe.row_tokens)[place.rank :: place.world] if samples else []
         (total,) = place.sums(sum(len(row.targets) for row in rows))
         tally = Tally()
         (tokens,) = place.sums(sum(len(row.ids) for row in rows))

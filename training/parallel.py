@@ -1,6 +1,7 @@
 """Processes that train together: who one is, sums over all of them, and the model in shards (FSDP2)."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -24,6 +25,8 @@ class Place:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     sharded: bool = False
     """Whether there is a process group, and the model is in shards."""
+    in_memory: Any = None
+    """The processes' group for what is in the computer's memory: a step's pictures need not pass through GPUs."""
 
     @property
     def leads(self) -> bool:
@@ -41,12 +44,16 @@ class Place:
         """The largest of all processes' figures."""
         return self._reduced([value], dist.ReduceOp.MAX)[0]
 
-    def share(self, value: T) -> T:
-        """What the first process has, for all of them; it is pickled on the way."""
+    def deal(self, parts: Sequence[list[T]]) -> list[T]:
+        """This process's part of what the first one has: one part a process, in their order, pickled on the way.
+
+        Args:
+            parts: of account in the first process alone.
+        """
         if not self.sharded:
-            return value
-        box: list[Any] = [value if self.leads else None]
-        dist.broadcast_object_list(box, src=0, device=self.device)
+            return parts[0]
+        box: list[Any] = [None]
+        dist.scatter_object_list(box, list(parts) if self.leads else None, src=0, group=self.in_memory)
         return box[0]  # type: ignore[no-any-return]
 
     def _reduced(self, values: Any, how: Any) -> list[float]:
@@ -75,7 +82,8 @@ def join_processes() -> Place:
         dist.init_process_group("nccl" if cuda else "gloo", timeout=PATIENCE)
     else:
         dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1)
-    return Place(rank=rank, world=world, device=device, sharded=True)
+    in_memory = dist.new_group(backend="gloo", timeout=PATIENCE)
+    return Place(rank=rank, world=world, device=device, sharded=True, in_memory=in_memory)
 
 
 def leave_processes() -> None:

@@ -26,7 +26,7 @@ from paravt_infer.model import load_part
 from paravt_infer.rollout import Rollout, load
 from training.encode import Sample
 from training.grpo import Idle, Trainer
-from training.packing import join
+from training.packing import join, pack
 from training.parallel import Place
 from training.trajectory import with_advantage
 
@@ -207,6 +207,10 @@ def test_in_bf16_several_processes_and_a_server_agree_as_far_as_bf16_does(
 # One update
 
 
+def learn(learning: Trainer, batch: list[Sample]) -> dict[str, Any]:
+    return learning.learn(pack(batch, learning.recipe.row_tokens))
+
+
 def test_what_did_better_becomes_likelier_and_what_did_worse_less_likely(tmp_path: Path, start: Path) -> None:
     learning = trainer(tmp_path, start, objective={"kl": 0.0})
     batch = samples(learning)
@@ -218,7 +222,7 @@ def test_what_did_better_becomes_likelier_and_what_did_worse_less_likely(tmp_pat
         return sum(float((row * one.advantages).sum()) for row, one in zip(rows, batch, strict=True))
 
     before = weighed()
-    told = learning.learn(batch)
+    told = learn(learning, batch)
     assert weighed() > before + 1
     assert told["loss"] == pytest.approx(-told["surrogate"]) and told["gradient_norm"] > 0
 
@@ -227,7 +231,7 @@ def test_how_rows_are_packed_changes_nothing(tmp_path: Path, start: Path) -> Non
     told, weights = [], []
     for row_tokens in (2048, 700):
         learning = trainer(tmp_path, start, row_tokens=row_tokens)
-        told.append(learning.learn(samples(learning)))
+        told.append(learn(learning, samples(learning)))
         weights.append(learning.learner.state_dict())
     one, other = told
     assert other == pytest.approx(one, rel=1e-4, abs=1e-7) and one["tokens"] > 1400
@@ -243,7 +247,7 @@ def test_gradient_checkpointing_computes_layers_again_and_the_same(tmp_path: Pat
         count: list[int] = []
         layer = learning.learner.model.model.language_model.layers[0].self_attn
         layer.register_forward_pre_hook(lambda *_, count=count: count.append(1))
-        told.append(learning.learn(batch))
+        told.append(learn(learning, batch))
         passes.append(len(count))
     assert told[1] == pytest.approx(told[0], rel=1e-5) and passes[1] == 2 * passes[0]
 
@@ -251,10 +255,10 @@ def test_gradient_checkpointing_computes_layers_again_and_the_same(tmp_path: Pat
 def test_the_learner_and_the_reference_say_the_same_before_the_first_update(tmp_path: Path, start: Path) -> None:
     learning = trainer(tmp_path, start)
     batch = samples(learning)
-    assert learning.learn(batch)["kl"] == 0.0
-    assert learning.learn(batch)["kl"] > 0
+    assert learn(learning, batch)["kl"] == 0.0
+    assert learn(learning, batch)["kl"] > 0
     alone = trainer(tmp_path, start, objective={"kl": 0.0})
-    assert alone.reference is None and alone.learn(batch)["kl"] == 0.0
+    assert alone.reference is None and learn(alone, batch)["kl"] == 0.0
 
 
 def test_frames_tokens_have_no_probability(tmp_path: Path, start: Path) -> None:
@@ -282,7 +286,7 @@ def test_a_stale_token_is_weighed_and_one_too_far_off_is_cut(tmp_path: Path, sta
     with torch.no_grad():
         own = torch.cat([learning.logprobs(learning.learner, join([one]))[0] for one in batch])
     weights = (own - LOGPROB).exp()
-    told = learning.learn(batch)
+    told = learn(learning, batch)
     assert told["capped"] == pytest.approx(float((weights > 1.0001).float().mean())) and 0 < told["capped"] < 1
     assert told["behaviour_weight"] == pytest.approx(float(weights[weights <= 1.0001].sum()) / len(weights), rel=1e-4)
     assert told["drift/mean"] == pytest.approx(float((own - LOGPROB).abs().mean()), rel=1e-4)
