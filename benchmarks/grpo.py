@@ -81,6 +81,7 @@ def main() -> None:
     parser.add_argument("--cold", required=True, type=Path, help="the folder of the model that all runs began from")
     parser.add_argument("--videos", type=Path, default=Path(".cache/world"), help="where the test videos are kept")
     parser.add_argument("--count", type=int, default=500, help="only the first so many questions")
+    parser.add_argument("--dispatch", action="store_true", help="also ask PARA-GRPO's checkpoint in all dispatch modes")
     options = parser.parse_args()
     questions = fixed_test_set(str(options.videos))[: options.count]
     write_videos({question.question.video: question.scene for question in questions})
@@ -112,7 +113,7 @@ def main() -> None:
         )
     head = ["", "runs × steps", *FORM.values(), "f_τ, last quarter", "κ, last quarter"]
     text = markdown([*head, "choice %", "open %", "grounding mIoU", "all %"], table)
-    for run in rows.get("mini_paragrpo", [])[:1]:
+    for run in rows.get("mini_paragrpo", [])[:1] if options.dispatch else []:
         modes = [mode for mode in MODES if mode != "direct (overview only)"]
         for mode, asked in test(run.folder / "export", run, modes, questions).items():
             kinds = [f"{accuracy(asked, kind):.1f}" for kind in ("choice", "open", "grounding")]

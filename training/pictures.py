@@ -164,9 +164,9 @@ def closure(picture: Picture, runs: Sequence["Run"], theme: Theme) -> Any:
             cells = (f"{ends[0]:.0%}", f"{ends[1]:.0%}", f"{100 * (ends[1] - ends[0]):+.0f}") if ends else ("–",) * 3
             rows.append((colour, (name, *(cell.replace("-", "−") for cell in cells))))
         for number, (colour, texts) in enumerate(rows):
-            for x, text in zip((left, right - 0.11, right - 0.055, right), texts, strict=True):
+            for x, text in zip((left, right - 0.1, right - 0.05, right), texts, strict=True):
                 y, side = (foot - 0.23 * number) / figure.get_figheight(), "left" if x == left else "right"
-                figure.text(x, y, text, size=8.5, color=colour, ha=side, va="bottom")
+                figure.text(x, y, text, size=8, color=colour, ha=side, va="bottom")
     return figure
 
 
