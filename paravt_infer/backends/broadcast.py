@@ -14,7 +14,7 @@ from paravt_infer.errors import BackendError
 
 BUCKET_BYTES = 1 << 29
 """Tensors are sent together up to so many bytes: a server holds one bucket beside its own weights."""
-SECONDS = 600.0
+SECONDS = 120.0
 """A member of the group that does not come, or a tensor that is not taken, is an error after so long."""
 
 

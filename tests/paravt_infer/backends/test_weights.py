@@ -14,6 +14,7 @@ from test_exact import request
 
 from paravt_infer.backends import Backend
 from paravt_infer.backends.base import Generation
+from paravt_infer.backends.broadcast import WeightGroup
 from paravt_infer.backends.gate import Gate
 from paravt_infer.backends.launch import Server
 from paravt_infer.backends.openai import OpenAIBackend
@@ -204,6 +205,33 @@ async def test_the_server_ends_what_is_under_way_first(sglang_restored: SGLangBa
     assert update.done() and all(task.done() for task in running)
     assert all(same(task.result(), old) and task.result().weight_version != "8" for task in running)
     assert later.weight_version == "8"
+
+
+def test_each_server_has_a_rank_for_each_of_its_gpus() -> None:
+    group = WeightGroup({"http://localhost:1": 1, "http://127.0.0.1:2": 2}, device="cuda")
+    told = dict(group.joining())
+    assert [told[url]["rank_offset"] for url in group.servers] == [1, 2]
+    assert {(body["world_size"], body["backend"], body["master_address"]) for body in told.values()} == {
+        (4, "nccl", "127.0.0.1")
+    }
+    assert len({(body["group_name"], body["master_port"]) for body in told.values()}) == 1
+
+
+async def test_a_server_that_does_not_take_part_in_a_broadcast_is_one_line(server: Server) -> None:
+    """A router, say, that knows nothing of it."""
+
+    class Unknowing(Proxy):
+        async def _answer(self, *asked: Any) -> tuple[int, bytes]:
+            refuses = "/begin_weight_update" in asked
+            return (404, b"no such path") if refuses else await super()._answer(*asked)
+
+    async with Unknowing(server.url) as proxy:
+        backend = SGLangBackend([proxy.url])
+        await backend.start()
+        with pytest.raises(BackendError, match="404") as told:
+            await backend.update_weights("3", tensors={"lm_head.weight": torch.zeros(2, 2)})
+        await backend.close()
+    assert "\n" not in str(told.value)
 
 
 async def test_all_servers_get_the_weights(server: Server, sglang_restored: SGLangBackend, changed: Path) -> None:
