@@ -7,22 +7,20 @@ accuracy is greedy, on the fixed test set. The cold start's own form and tool us
 """
 
 import argparse
-import re
 import statistics
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.machine import machine, markdown
-from benchmarks.world import FRAMES, MODES, Asked, accuracy
-from lmms_tasks.sweep import Arm, Model, sweep
+from benchmarks.world import FRAMES, MAIN, MODES, Asked, accuracy, ask
+from lmms_tasks.sweep import Model
 from paravt_infer import Settings
-from training.grpo_recipe import GrpoRecipe
 from training.report import Run, read_runs
 from training.world.questions import WorldQuestion, fixed_test_set
 from training.world.render import write_videos
 
-MAIN = "parallel, text"
+KINDS = ("choice %", "open %", "grounding mIoU", "all %")
 ROWS = {
     "cold_start": "cold start",
     "mini_vanilla_grpo": "+ GRPO (vanilla)",
@@ -39,21 +37,14 @@ FORM = {"f_tau": "f_τ", "kappa": "κ", "tool_code": "`<tool_code>` %"}
 
 def test(model: Path, run: Run, modes: Sequence[str], questions: Sequence[WorldQuestion]) -> dict[str, list[Asked]]:
     """The test set asked of a checkpoint with its run's settings; what the run's folder has is not asked again."""
-    kept = GrpoRecipe.model_validate(run.recipe).settings
-    arms = [
-        Arm(
-            questions=[question.question for question in questions],
-            settings=Settings.make(**{**kept, **MODES[mode], "frames": FRAMES}),
-            out=run.folder / "test" / re.sub(r"\W+", "-", mode).strip("-"),
-            title=f"{run.name}: {mode}",
-        )
-        for mode in modes
-    ]
-    answered = sweep(Model(model=str(model), backend="transformers", device="cpu"), arms, concurrency=32, block=100)
-    return {
-        mode: [Asked(question=one, rollout=rollout) for one, rollout in zip(questions, rollouts, strict=True)]
-        for mode, rollouts in zip(modes, answered, strict=True)
-    }
+    settings = Settings.make(**{**run.recipe["settings"], "frames": FRAMES})
+    where = Model(model=str(model), backend="transformers", device="cpu")
+    return ask(where, questions, modes, settings, run.folder / "test", title=run.name)
+
+
+def scores(asked: Sequence[Asked]) -> list[float]:
+    """In percent, as in `KINDS`."""
+    return [accuracy(asked, kind) for kind in ("choice", "open", "grounding", None)]
 
 
 def spread(values: Sequence[float], digits: int) -> str:
@@ -91,15 +82,12 @@ def main() -> None:
     table, dispatch = [], []
     for name, title in ROWS.items():
         runs = rows.get(name, [])
-        scores: dict[str, list[float]] = defaultdict(list)
-        for run in runs:
-            model = options.cold if name == "cold_start" else run.folder / "export"
-            asked = test(model, run, [MAIN], questions)[MAIN]
-            for kind in ("choice", "open", "grounding"):
-                scores[kind].append(accuracy(asked, kind))
-            scores["all"].append(accuracy(asked))
         if not runs:
             continue
+        reached = []
+        for run in runs:
+            model = options.cold if name == "cold_start" else run.folder / "export"
+            reached.append(scores(test(model, run, [MAIN], questions)[MAIN]))
         steps = [int(run.records[-1]["step"]) for run in runs]
         last = slice(-max(1, round(min(steps) / 4)), None)
         table.append(
@@ -108,17 +96,16 @@ def main() -> None:
                 f"{len(runs)} × {min(steps)}",
                 *(spread(over_training(runs, metric), 0 if metric == "tool_code" else 2) for metric in FORM),
                 *(spread(over_training(runs, metric, last), 2) for metric in ("f_tau", "kappa")),
-                *(spread(scores[kind], 1) for kind in ("choice", "open", "grounding", "all")),
+                *(spread(values, 1) for values in zip(*reached, strict=True)),
             ]
         )
     head = ["", "runs × steps", *FORM.values(), "f_τ, last quarter", "κ, last quarter"]
-    text = markdown([*head, "choice %", "open %", "grounding mIoU", "all %"], table)
+    text = markdown([*head, *KINDS], table)
     for run in rows.get("mini_paragrpo", [])[:1] if options.dispatch else []:
         modes = [mode for mode in MODES if mode != "direct (overview only)"]
         for mode, asked in test(run.folder / "export", run, modes, questions).items():
-            kinds = [f"{accuracy(asked, kind):.1f}" for kind in ("choice", "open", "grounding")]
-            dispatch.append([mode, *kinds, f"{accuracy(asked):.1f}"])
-        text += "\n" + markdown(["dispatch, evidence", "choice %", "open %", "grounding mIoU", "all %"], dispatch)
+            dispatch.append([mode, *(f"{value:.1f}" for value in scores(asked))])
+        text += "\n" + markdown(["dispatch, evidence", *KINDS], dispatch)
     print(f"Made by `python -m benchmarks.grpo` on: {machine('torch', 'transformers')}.\n")
     print(f"{len(questions)} questions of the fixed test set, greedy, {FRAMES} overview frames.\n\n{text}")
 

@@ -10,7 +10,7 @@ import asyncio
 import re
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -135,6 +135,26 @@ async def latencies(backend: Backend, questions: list[WorldQuestion], settings: 
     return float(statistics.median(ratios))
 
 
+def ask(
+    model: Model, questions: Sequence[WorldQuestion], modes: Sequence[str], common: Settings, out: Path, *, title: str
+) -> dict[str, list[Asked]]:
+    """All questions in these modes, which take turns; what folder `out` has of them is not asked again."""
+    arms = [
+        Arm(
+            questions=[question.question for question in questions],
+            settings=common.model_copy(update=MODES[mode]),
+            out=out / re.sub(r"\W+", "-", mode).strip("-"),
+            title=f"{title}: {mode}",
+        )
+        for mode in modes
+    ]
+    answered = sweep(model, arms, concurrency=16, block=50)
+    return {
+        mode: [Asked(question=one, rollout=rollout) for one, rollout in zip(questions, rollouts, strict=True)]
+        for mode, rollouts in zip(modes, answered, strict=True)
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("model", help="the checkpoint's folder")
@@ -153,26 +173,9 @@ def main() -> None:
     write_videos({question.question.video: question.scene for question in questions})
     common = Settings(frames=FRAMES, max_new_tokens=512)
 
-    def ask(modes: Iterable[str], servers: tuple[str, ...] = ()) -> dict[str, list[Asked]]:
-        """All questions in these modes, which take turns; what the results' folder has is not asked again."""
-        backend = "sglang" if servers else "transformers"
-        arms = [
-            Arm(
-                questions=[question.question for question in questions],
-                settings=common.model_copy(update=MODES[mode]),
-                out=options.results / backend / re.sub(r"\W+", "-", mode).strip("-"),
-                title=f"{mode} ({backend})",
-            )
-            for mode in modes
-        ]
-        model = Model(model=options.model, servers=servers, backend=backend, device=None if servers else "cpu")
-        answered = sweep(model, arms, concurrency=16, block=50)
-        return {
-            mode: [Asked(question=one, rollout=rollout) for one, rollout in zip(questions, rollouts, strict=True)]
-            for mode, rollouts in zip(modes, answered, strict=True)
-        }
-
-    results = ask(dict.fromkeys([*options.modes, MAIN]))
+    modes = list(dict.fromkeys([*options.modes, MAIN]))
+    here = Model(model=options.model, backend="transformers", device="cpu")
+    results = ask(here, questions, modes, common, options.results / "transformers", title="in process")
     text = f"{len(questions)} questions of the fixed test set, greedy, {FRAMES} overview frames, in process.\n\n"
     text += tables(results)
     several = [question for question in questions if len(question.times) >= 2][:40]
@@ -180,7 +183,8 @@ def main() -> None:
     ratio = asyncio.run(latencies(backend, several, common))
     text += f"- Sequential over parallel seconds, {len(several)} questions of two or more times: {ratio:.2f}.\n"
     if options.server:
-        there = ask([MAIN], (options.server,))[MAIN]
+        server = Model(model=options.model, servers=(options.server,), backend="sglang")
+        there = ask(server, questions, [MAIN], common, options.results / "sglang", title="sglang")[MAIN]
         same = [a.rollout.answer_text == b.rollout.answer_text for a, b in zip(results[MAIN], there, strict=True)]
         text += f"- SGLang and in process give the same answer to {100 * sum(same) / len(same):.1f}% ({MAIN}); "
         text += f"over SGLang: choice {accuracy(there, 'choice'):.1f}%.\n"

@@ -54,6 +54,7 @@ class Trainer(TrainingRun[GrpoRecipe]):
         if recipe.rollouts.backend == "transformers" and place.world > 1:
             raise SettingsError("recipe rollouts.backend: transformers rolls out in one process; use sglang")
         super().__init__(recipe, place, resume=resume)
+        # The recipe's, also where a checkpoint was made with others.
         self.set_rates(recipe.learning_rate, recipe.learning_rate * recipe.vision_rate)
         self.reference = self._network().requires_grad_(False).eval() if recipe.objective.kl else None
         self.banned = torch.tensor(sorted(self.encoder.chat.media_token_ids), device=place.device)

@@ -20,7 +20,7 @@ class RowSampler:
     def __init__(self, rows: Sequence[Sampling], *, tokenizer: Any, end_ids: Sequence[int], banned_ids: Sequence[int]):
         self.rows = rows
         self.logprobs: list[list[float]] = [[] for _ in rows]
-        self._banned = list(banned_ids)
+        self._banned = torch.tensor(list(banned_ids), dtype=torch.long)
         self._drawn = [number for number, row in enumerate(rows) if row.temperature > 0]
         self._generators = {
             number: torch.Generator().manual_seed(seed)
@@ -40,10 +40,12 @@ class RowSampler:
         """input_ids # [rows, tokens], scores # [rows, vocabulary] -> scores with one finite entry a row"""
         if not self._matchers:
             self._matchers = _matchers(self.rows, self._tokenizer, self._end_ids, vocabulary=scores.shape[-1])
-        logits = scores.float().index_fill(-1, torch.tensor(self._banned, device=scores.device), float("-inf"))
+            # Once, and not for every token.
+            self._banned, self._temperatures = self._banned.to(scores.device), self._temperatures.to(scores.device)
+        logits = scores.float().index_fill(-1, self._banned, float("-inf"))
         for number in range(len(self.rows)):
             self._constrain(number, logits[number])
-        logprobs = (logits / self._temperatures.to(logits.device)).log_softmax(-1)
+        logprobs = (logits / self._temperatures).log_softmax(-1)
         tokens = logprobs.argmax(-1)
         if self._drawn:
             tokens[self._drawn] = self._draw(logprobs[self._drawn]).to(tokens.device)
