@@ -37,6 +37,7 @@ class Proxy:
         self.every = every if faults else 0
         self._faults, self._share, self._seed = faults or [], share, seed
         self._turns = itertools.cycle(self._faults)
+        self._serving: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> "Proxy":
         self._client = httpx.AsyncClient(timeout=300)
@@ -50,7 +51,16 @@ class Proxy:
         self._server.close()
         await self._client.aclose()
 
+    async def settled(self) -> None:
+        """Returns when all is answered that was asked before, also what a killed process had just sent."""
+        await self._client.get(self.url + "/health")  # connections are taken in the order in which they were made
+        while self._serving:
+            await asyncio.wait(self._serving)
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
         try:
             head = await reader.readuntil(b"\r\n\r\n")
             method, path, _ = head.split(b"\r\n", 1)[0].decode().split(" ")
@@ -69,6 +79,7 @@ class Proxy:
         except (asyncio.IncompleteReadError, ConnectionError, httpx.TransportError):
             pass
         finally:
+            self._serving.discard(task)
             writer.close()
 
     def _fault(self, path: str, body: bytes) -> str | None:

@@ -68,6 +68,7 @@ async def test_a_sweep_killed_twenty_times_ends_as_an_undisturbed_one(
                 await asyncio.sleep(0.002)
             process.kill()
             process.join()
+            await proxy.settled()
             lost = len(proxy.episodes) - begun - (lines(journal) - before)
             assert 0 <= lost <= CONCURRENCY  # what was under way, and nothing that had ended
             repeated += lost

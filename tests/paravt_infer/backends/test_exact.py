@@ -120,13 +120,15 @@ def scored(model: Path, backend: Backend, asked: Request, ids: list[int]) -> np.
 
 
 async def test_log_probabilities_are_of_the_distribution_drawn_from(backend: Backend, tiny: Path) -> None:
-    """At temperature 0.7, with frames, against an independent pass: what a trainer's importance weights rest on."""
-    tokens = 0
+    """At temperature 0.7, with frames, against an independent pass: what a trainer's importance weights rest on.
+
+    The model is bf16, whose numbers from 1 to 2 are 2^-7 apart: one logit rounded to the neighbour is 0.011 at this
+    temperature. A fault of temperature, mask or alignment moves the mean. (In fp32: tests/training/test_grpo.py.)
+    """
+    errors: list[float] = []
     for seed in range(5):
         asked = request(backend, shown=3, temperature=0.7, seed=seed, logprobs=True, max_new_tokens=48)
         generation = await backend.generate(asked)
         assert generation.logprobs is not None
-        reference = scored(tiny, backend, asked, generation.ids)
-        assert np.abs(np.array(generation.logprobs) - reference).max() < 0.01
-        tokens += len(generation.ids)
-    assert tokens > 40
+        errors += list(np.abs(np.array(generation.logprobs) - scored(tiny, backend, asked, generation.ids)))
+    assert len(errors) > 40 and np.mean(errors) < 0.003 and max(errors) < 0.02
