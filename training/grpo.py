@@ -26,7 +26,7 @@ from training.packing import Learner, Row, pack
 from training.parallel import Place, clip, whole
 from training.prompts import WorldPrompts, open_prompts
 from training.rollouts import Group, Producer
-from training.run import TrainingRun, train_here, under_torchrun
+from training.run import TrainingRun, release_memory, train_here, under_torchrun
 from training.trajectory import with_advantage
 from training.world.questions import question_set
 
@@ -164,6 +164,7 @@ class Trainer(TrainingRun[GrpoRecipe]):
         elif metrics is not None:
             metrics.step(progress.step, values)
         self.save_if_due(last=progress.step == recipe.steps)
+        release_memory()
         self._check_idle(groups)
 
     def learn(self, rows: Sequence[Row]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """What every training run begins with: its folder, the network, the optimiser, and where it left off."""
 
 import argparse
+import ctypes
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -112,6 +113,17 @@ def parameter_groups(learner: nn.Module, weight_decay: float) -> list[dict[str, 
         {"params": params, "weight_decay": weight_decay if decays else 0.0, "vision": vision}
         for (vision, decays), params in sorted(groups.items(), key=lambda item: item[0])
     ]
+
+
+def release_memory() -> None:
+    """Hand freed memory back to the system, where the C library can (glibc).
+
+    Rows and batches of ever other sizes, made on several threads, leave holes in its heaps that it keeps: a small GRPO
+    run came to 5 GB in 40 steps, of which 1.2 were in use.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def train_here(trainer: "type[TrainingRun[R]]", recipe: R, *, resume: bool = False) -> Path | None:
