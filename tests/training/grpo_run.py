@@ -1,19 +1,17 @@
-"""GRPO recipes small enough for a test, a policy that says what a test tells it to, and runs in processes of their own.
+"""GRPO recipes small enough for a test, and a policy that says what a test tells it to.
 
-As a script it runs a recipe with that policy: ``python grpo_run.py --recipe FILE``, alone or as torchrun starts it.
+As a module it runs a recipe with that policy: ``python -m grpo_run --recipe FILE``, alone or as torchrun starts it.
 """
 
 import asyncio
-import os
-import socket
-import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 from forms import call_text
+from processes import ROOT
 from scripted import ScriptedBackend
 
 from paravt_infer.backends.base import Generation, Request
@@ -21,7 +19,6 @@ from training.grpo import Trainer
 from training.grpo_recipe import GrpoRecipe, load_grpo_recipe
 from training.parallel import join_processes, leave_processes
 
-ROOT = Path(__file__).parents[2]
 MINI = ROOT / "paravt_infer/checkpoint"
 """A small model that knows the sample world's forms; its rollouts differ in their rewards."""
 RECIPE: dict[str, Any] = {
@@ -117,36 +114,6 @@ def main() -> None:
         Trainer(chosen, join_processes(), backend=Policy(Path(chosen.model.start))).run()
     finally:
         leave_processes()
-
-
-def script_environment(**more: str) -> dict[str, str]:
-    folders = [ROOT, ROOT / "tests", ROOT / "tests/training"]
-    path = os.pathsep.join(map(str, folders))
-    return os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"} | more
-
-
-def run_processes(file: Path, count: int, command: Sequence[str] = (__file__,)) -> None:
-    """A whole run in so many processes as torchrun starts them, by default with that policy."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    shared = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    running = [
-        subprocess.Popen(
-            [sys.executable, *command, "--recipe", str(file)],
-            env=script_environment(**shared, RANK=str(rank), LOCAL_RANK=str(rank)),
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(count)
-    ]
-    try:
-        for process in running:
-            _, said = process.communicate(timeout=120)
-            assert process.returncode == 0, said[-3000:]
-    finally:
-        for process in running:
-            process.kill()
 
 
 if __name__ == "__main__":

@@ -4,9 +4,6 @@ import copy
 import json
 import math
 import os
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +11,8 @@ from typing import Any
 import httpx
 import pytest
 import torch
-from grpo_run import LOGPROB, MINI, Policy, recipe, run_processes, script_environment, talk, write_recipe
+from grpo_run import LOGPROB, MINI, Policy, recipe, talk, write_recipe
+from processes import run, run_killed, run_processes
 from safetensors.torch import load_file
 from typer.testing import CliRunner
 
@@ -131,17 +129,13 @@ def test_the_other_ways_to_look_are_learned_as_exactly(tmp_path: Path, dispatch:
 
 def test_a_killed_run_goes_on_with_the_same_steps(whole: Path, tmp_path: Path) -> None:
     """Killed with SIGKILL while it writes a checkpoint; then nothing tells it from a run that nothing stopped."""
-    path = write_recipe(tmp_path, MINI, **LIVELY)
-    command = [sys.executable, "-m", "training.grpo", "--recipe", str(path)]
-    process = subprocess.Popen(command, env=script_environment(), stderr=subprocess.DEVNULL)
-    while process.poll() is None and not list(tmp_path.glob("run/checkpoints/.step-00000002.part")):
-        time.sleep(0.001)
-    process.kill()
-    assert process.wait() == -9, "it ended before it could be killed"
-    assert [path.name for path in tmp_path.glob("run/checkpoints/step-*")] == ["step-00000001"]
+    command = ("training.grpo", "--recipe", str(write_recipe(tmp_path, MINI, **LIVELY)))
+    run_killed(r"/\.step-00000002\.part/", *command)
+    folders = sorted(path.name for path in tmp_path.glob("run/checkpoints/*"))
+    assert folders == [".step-00000002.part", "step-00000001"]
     with pytest.raises(SettingsError, match=r"run: holds a run of 1 steps; use --resume, or another out"):
         Trainer(recipe(tmp_path, MINI, **LIVELY), Place())
-    subprocess.run([*command, "--resume"], env=script_environment(), check=True, capture_output=True, timeout=120)
+    run("-m", *command, "--resume")
     once, again = metrics(whole), metrics(tmp_path)
     assert [one["step"] for one in again] == [0, 1, 2, 3]
     for one, other in zip(once, again, strict=True):
@@ -196,7 +190,7 @@ def test_in_bf16_several_processes_and_a_server_agree_as_far_as_bf16_does(
     rollouts_by = {"backend": "sglang", "servers": [server.url], "weights": weights}
     file = write_recipe(tmp_path, tiny, steps=1, precision="bf16", rollouts=rollouts_by)
     try:
-        run_processes(file, 2, ("-m", "training.grpo"))
+        run_processes(2, "-m", "training.grpo", "--recipe", str(file))
     finally:
         body = {"model_path": str(tiny), "weight_version": "default"}
         httpx.post(server.url + "/update_weights_from_disk", json=body, timeout=60).raise_for_status()
@@ -343,7 +337,8 @@ def test_two_processes_learn_what_one_learns(tmp_path: Path, start: Path) -> Non
     for processes in (1, 2):
         folder = tmp_path / str(processes)
         folder.mkdir()
-        run_processes(write_recipe(folder, start, rollouts={"backend": "sglang"}), processes)
+        file = write_recipe(folder, start, rollouts={"backend": "sglang"})
+        run_processes(processes, "-m", "grpo_run", "--recipe", str(file))
         runs.append(folder)
     one, two = (metrics(folder) for folder in runs)
     assert len(one) == len(two) == 3

@@ -3,16 +3,15 @@
 import json
 import math
 import shutil
-import subprocess
-import time
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from processes import run, run_killed, run_processes
 from safetensors.torch import load_file
-from sft_run import command, environment, metrics, run, run_two, write_recipe
+from sft_run import command, metrics, write_recipe
 
 from paravt_infer.errors import SettingsError
 from paravt_infer.model import load_model_files, load_part
@@ -27,13 +26,13 @@ from training.world.stream import Mix
 def whole(start: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The recipe of a run in one process that nothing has stopped."""
     recipe = write_recipe(tmp_path_factory.mktemp("whole"), model={"start": str(start)})
-    run(recipe)
+    run("-m", *command(recipe))
     return recipe
 
 
 def test_two_processes_lose_what_one_loses(whole: Path, start: Path, tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path, model={"start": str(start)})
-    run_two(recipe)
+    run_processes(2, "-m", *command(recipe))
     one, two = metrics(whole), metrics(recipe)
     assert len(one) == len(two) == 6
     for a, b in zip(one, two, strict=True):
@@ -50,21 +49,13 @@ def test_two_processes_lose_what_one_loses(whole: Path, start: Path, tmp_path: P
 def test_a_killed_run_goes_on_to_the_last_bit(whole: Path, start: Path, tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path, model={"start": str(start)}, loaders=1)
     out = tmp_path / "run"
-
-    def kill_when(pattern: str, *more: str) -> None:
-        process = subprocess.Popen(command(recipe, *more), env=environment(), stderr=subprocess.DEVNULL)
-        while process.poll() is None and not list(out.glob(pattern)):
-            time.sleep(0.001)
-        process.kill()
-        assert process.wait() == -9, "it ended before it could be killed"
-
-    kill_when("checkpoints/.step-00000002.part/*")  # in the middle of its first checkpoint
-    assert not list(out.glob("checkpoints/step-*"))
-    kill_when("checkpoints/.step-00000004.part", "--resume")
-    assert min(path.name for path in out.glob("checkpoints/step-*")) == "step-00000002"
-    with pytest.raises(SettingsError, match=r"holds a run of [24] steps; use --resume, or another out"):
+    run_killed(r"/\.step-00000002\.part/", *command(recipe))  # in the middle of its first checkpoint
+    assert [path.name for path in out.glob("checkpoints/*")] == [".step-00000002.part"]
+    run_killed(r"/\.step-00000004\.part$", *command(recipe, "--resume"))  # before the second has its name
+    assert sorted(path.name for path in out.glob("checkpoints/*")) == [".step-00000004.part", "step-00000002"]
+    with pytest.raises(SettingsError, match=r"holds a run of 2 steps; use --resume, or another out"):
         train(load_recipe(recipe))
-    run(recipe, "--resume")
+    run("-m", *command(recipe, "--resume"))
     assert [path.name for path in sorted(out.glob("checkpoints/*"))] == ["step-00000004", "step-00000006"]
     for name in ("loss", "gradient_norm", "tokens", "learning_rate", "step"):
         assert [one[name] for one in metrics(recipe)] == [one[name] for one in metrics(whole)]
