@@ -74,7 +74,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=500, help="only the first so many questions")
     parser.add_argument("--dispatch", action="store_true", help="also ask PARA-GRPO's checkpoint in all dispatch modes")
     options = parser.parse_args()
-    questions = fixed_test_set(str(options.videos))[: options.count]
+    questions = fixed_test_set(str(options.videos.resolve()))[: options.count]
     write_videos({question.question.video: question.scene for question in questions})
     rows: dict[str, list[Run]] = defaultdict(list)
     for run in read_runs(options.runs):

@@ -169,7 +169,7 @@ def main() -> None:
     parser.add_argument("--modes", nargs="*", default=list(MODES), help="only these ways of asking")
     parser.add_argument("--out", type=Path, help="write the tables here as Markdown")
     options = parser.parse_args()
-    questions = fixed_test_set(str(options.videos))[: options.count]
+    questions = fixed_test_set(str(options.videos.resolve()))[: options.count]
     write_videos({question.question.video: question.scene for question in questions})
     common = Settings(frames=FRAMES, max_new_tokens=512)
 

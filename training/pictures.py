@@ -127,25 +127,38 @@ def png(picture: Picture, runs: Sequence["Run"], theme: Theme) -> bytes:
 def over_steps(
     picture: Picture, runs: Sequence["Run"], theme: Theme, *, foot: float = 0.0, note: Sequence[str] = ()
 ) -> Any:
-    """A panel a metric, a line a run: thin each step, thick the running mean. `foot` inches stay free below."""
+    """A panel a metric, a line a run: thin each step, thick the running mean. `foot` inches stay free below.
+
+    The mean of several seeds has a band in place of the thin line: from the least running mean of a seed to the most.
+    """
     panels = picture.of(runs)
     figure, axes = _figure(picture, runs, theme, len(panels), foot=foot)
     windows: set[int] = set()
     for axis, panel in zip(axes, panels, strict=True):
         for number, run in enumerate(runs):
-            steps, values = run.series(panel.metric)
-            if run.window == 1 or panel.metric.startswith("held_out/"):  # few points, each of them many questions
-                axis.plot(steps, values, color=theme.run(number), lw=1.5, marker="o", ms=3)
+            (steps, values), colour = run.series(panel.metric), theme.run(number)
+            # Of a held-out measure there are few points, each of them many questions.
+            window = 1 if panel.metric.startswith("held_out/") else run.window
+            of_seeds = [seed.series(panel.metric) for seed in run.seeds if seed.has(panel.metric)]
+            if of_seeds:
+                each = [np.interp(steps, at, running_mean(one, window)) for at, one in of_seeds]
+                axis.fill_between(steps, np.min(each, axis=0), np.max(each, axis=0), color=colour, lw=0, alpha=0.13)
+            if window == 1:
+                axis.plot(steps, values, color=colour, lw=1.5, marker="o", ms=3)
                 continue
-            windows |= {run.window} if len(steps) else set()
-            axis.plot(steps, values, color=theme.run(number), lw=0.8, alpha=0.3)
-            axis.plot(steps, running_mean(values, run.window), color=theme.run(number), lw=1.9, zorder=3)
+            windows |= {window} if len(steps) else set()
+            if not of_seeds:
+                axis.plot(steps, values, color=colour, lw=0.8, alpha=0.3)
+            axis.plot(steps, running_mean(values, window), color=colour, lw=1.9, zorder=3)
         axis.set(title=panel.title, xlabel="step", ylabel=panel.unit)
         _ticks(axis.xaxis, whole=True)
         _scale(axis, panel)
+    if any(run.seeds for run in runs):
+        note = ["Band: from the least to the most of the seeds.", *note]
     if windows:
         span = " to ".join(map(str, sorted({min(windows), max(windows)})))
-        note = [f"Thin: each step. Thick: the running mean of {span} steps.", *note]
+        thin = "" if all(run.seeds for run in runs) else "Thin: each step. "
+        note = [f"{thin}Thick: the running mean of {span} steps.", *note]
     _note(figure, theme, " ".join(note))
     return figure
 
@@ -280,8 +293,7 @@ def _ticks(axis: Any, *, whole: bool = False, percent: bool = False) -> None:
 
 def _scale(axis: Any, panel: Panel) -> None:
     """The axis upward: a part whole, a positive loss by its logarithm, other positive numbers from 0."""
-    drawn = np.concatenate([line.get_ydata() for line in axis.lines])
-    least, most = drawn.min(), drawn.max()
+    least, most = axis.dataLim.intervaly
     if panel.metric.endswith("loss") and least > 0:
         axis.set_yscale("log")
         return

@@ -7,6 +7,7 @@ import base64
 import contextlib
 import json
 import math
+import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -45,6 +46,8 @@ class Run:
     """One a step, as they were written."""
     recipe: dict[str, Any] = field(default_factory=dict)
     """As the run began with it; empty where metrics are all that is there."""
+    seeds: "tuple[Run, ...]" = ()
+    """The runs that this one is the mean of."""
 
     @property
     def window(self) -> int:
@@ -109,15 +112,47 @@ def _record(line: str, where: str) -> dict[str, Any]:
     return record
 
 
-def write_report(runs: Sequence[Path], out: Path) -> list[Path]:
+def over_seeds(runs: Sequence[Run]) -> list[Run]:
+    """Runs of one recipe as one: at each step that all of them did, each metric's mean over those that measured it.
+
+    Raises:
+        SettingsError: runs of a recipe have no step in common.
+    """
+    recipes: dict[str, list[Run]] = {}
+    for run in runs:
+        recipes.setdefault(str(run.recipe.get("name", run.name)), []).append(run)
+    return [_mean(name, seeds) if len(seeds) > 1 else seeds[0] for name, seeds in recipes.items()]
+
+
+def _mean(name: str, seeds: Sequence[Run]) -> Run:
+    by_step = [{record["step"]: record for record in run.records} for run in seeds]
+    common = sorted(set.intersection(*(set(steps) for steps in by_step)))
+    if not common:
+        raise SettingsError(
+            f"{', '.join(str(run.folder) for run in seeds)}: no step that all of them did; draw them apart"
+        )
+    records = []
+    for step in common:
+        measured = [steps[step] for steps in by_step]
+        names = dict.fromkeys(key for record in measured for key in record if key != "step")
+        values = {key: [record[key] for record in measured if _finite(record.get(key))] for key in names}
+        records.append({"step": step} | {key: statistics.fmean(found) for key, found in values.items() if found})
+    title = f"{name} ({len(seeds)} seeds)"
+    return Run(folder=seeds[0].folder, name=title, records=records, recipe=seeds[0].recipe, seeds=tuple(seeds))
+
+
+def write_report(runs: Sequence[Path], out: Path, *, seeds: bool = False) -> list[Path]:
     """Draw runs; returns the files written to folder `out`: a PNG a picture, and report.html with all of them in it.
 
     What no run has is not drawn, and the page says so.
 
+    Args:
+        seeds: runs of one recipe are drawn as one, their mean in a band from the least to the most.
+
     Raises:
         SettingsError: a run's metrics cannot be read, or `out` cannot be written.
     """
-    loaded = read_runs(runs)
+    loaded = over_seeds(read_runs(runs)) if seeds else read_runs(runs)
     pictures = [(picture, source) for picture, source in (*PAPER, (_learning(loaded), "")) if picture.of(loaded)]
     absent = list(_absent(loaded))
     figures, written = [], []

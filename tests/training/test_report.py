@@ -20,7 +20,7 @@ from cli.report import report
 from paravt_infer.errors import SettingsError
 from training.metrics import Metrics
 from training.pictures import path, running_mean
-from training.report import read_runs, write_report
+from training.report import over_seeds, read_runs, write_report
 
 
 def run(folder: Path, records: Iterable[dict[str, Any]], *, name: str | None = None, rest: str = "") -> Path:
@@ -88,6 +88,23 @@ def test_runs_are_named_by_their_recipes_and_by_their_folders_where_names_repeat
     c, d = run(tmp_path / "c", sft(), name="other"), run(tmp_path / "d", sft())
     names = [one.name for one in read_runs([a, b, c, d, a])]
     assert names == [f"grpo ({a})", f"grpo ({b})", "other", "d"]
+
+
+def test_runs_of_one_recipe_are_one_their_mean_where_all_of_them_are(tmp_path: Path) -> None:
+    a = [{"step": 1, "kappa": 1.0, "phase": "a"}, {"step": 2, "kappa": 2.0, "kl": 0.5}, {"step": 3, "kappa": 9.0}]
+    b = [{"step": 1, "kappa": 2.0}, {"step": 2, "kappa": 4.0, "kl": float("nan")}]
+    runs = read_runs(
+        [run(tmp_path / "a", a, name="grpo"), run(tmp_path / "c", sft()), run(tmp_path / "b", b, name="grpo")]
+    )
+    grpo, other = over_seeds(runs)
+    assert (grpo.name, other.name) == ("grpo (2 seeds)", "c") and grpo.seeds == (runs[0], runs[2])
+    assert grpo.records == [{"step": 1, "kappa": 1.5}, {"step": 2, "kappa": 3.0, "kl": 0.5}]
+
+
+def test_runs_of_one_recipe_without_a_common_step_are_told(tmp_path: Path) -> None:
+    runs = [run(tmp_path / str(step), [{"step": step}], name="grpo") for step in (1, 2)]
+    with pytest.raises(SettingsError, match=r"/1, .*/2: no step that all of them did; draw them apart"):
+        over_seeds(read_runs(runs))
 
 
 @pytest.mark.parametrize(
@@ -187,6 +204,22 @@ def test_of_a_supervised_run_what_there_is_is_drawn_and_the_rest_is_told(
 def test_a_run_of_one_step_is_drawn(tmp_path: Path) -> None:
     files = write_report([run(tmp_path / "a", grpo(1))], tmp_path / "out")
     assert len(files) == 6
+
+
+def test_seeds_are_drawn_as_their_mean_in_a_band(tmp_path: Path) -> None:
+    low = (grpo(), grpo(rising=0.1), grpo(rising=0.3))
+    folders = [run(tmp_path / str(number), records, name="grpo") for number, records in enumerate(low)]
+    for name, seeds in (("mean", True), ("apart", False)):
+        write_report(folders, tmp_path / name, seeds=seeds)
+    page = (tmp_path / "mean/report.html").read_text()
+    assert "1 training run<" in page and all(f"{folder}/metrics.jsonl" in page for folder in folders)
+    text = " ".join(re.sub(r"<[^>]*>", "", page).split())
+    assert "grpo (3 seeds)40" in text and "0.119→0.389" in text  # 0.1 + 0.3 * 2.5 / 40 and 0.1 + 0.3 * 38.5 / 40
+    band = np.array([0xE2, 0xEB, 0xF3])  # 13% of the run's blue on white
+    for name, seen in (("mean", True), ("apart", False)):
+        with Image.open(tmp_path / name / "dynamics.png") as picture:
+            off = np.abs(np.asarray(picture.convert("RGB"), dtype=int) - band).max(axis=-1)
+        assert (np.count_nonzero(off < 3) > 50_000) == seen
 
 
 def test_the_command_prints_the_files_and_nothing_else(tmp_path: Path) -> None:
