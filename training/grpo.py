@@ -4,6 +4,7 @@
 paragrpo_8b`` shards the model over seven GPUs and starts a server on the eighth.
 """
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -53,6 +54,12 @@ class Trainer(TrainingRun[GrpoRecipe]):
             raise SettingsError(f"recipe: {error}") from None
         if recipe.rollouts.backend == "transformers" and place.world > 1:
             raise SettingsError("recipe rollouts.backend: transformers rolls out in one process; use sglang")
+        launches = backend is None and recipe.rollouts.backend == "sglang" and not recipe.rollouts.servers
+        if launches and place.device.type == "cuda" and place.world != recipe.gpus.train:
+            raise SettingsError(
+                f"recipe gpus.train: {recipe.gpus.train}, but the number of processes is {place.world}; start it with "
+                f"torchrun --nproc-per-node {recipe.gpus.train} -m training.grpo"
+            )
         super().__init__(recipe, place, resume=resume)
         # The recipe's, also where a checkpoint was made with others.
         self.set_rates(recipe.learning_rate, recipe.learning_rate * recipe.vision_rate)
@@ -95,7 +102,10 @@ class Trainer(TrainingRun[GrpoRecipe]):
         if recipe.rollouts.servers:
             return SGLangBackend(list(recipe.rollouts.servers), model=self.start)
         first = recipe.gpus.train
-        return LaunchedSGLangBackend(self.start, gpus=range(first, first + recipe.gpus.rollout), say=say)
+        gpus = range(first, first + recipe.gpus.rollout)
+        cache = {"SGLANG_VLM_CACHE_SIZE_MB": os.environ.get("SGLANG_VLM_CACHE_SIZE_MB", "4096")}
+        patience = ("--watchdog-timeout", "600")  # both: Table 4
+        return LaunchedSGLangBackend(self.start, gpus=gpus, arguments=patience, environment=cache, say=say)
 
     def _written(self) -> Path | None:
         """The weights as they are, as a folder in what the learner computes in; every process takes part."""

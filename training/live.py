@@ -2,6 +2,7 @@
 
 from collections import deque
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -12,6 +13,8 @@ from training.metrics import Metrics
 
 DRIFT = 0.02
 """A mean drift on fresh tokens above this is told: what generates and what learns disagree (fp32 has 0.005)."""
+GROWTH, FIRST = 3.0, 5
+"""So is one above so many times its mean over the first so many steps, where that is more than a tenth of `DRIFT`."""
 ROWS = (
     ("reward", (("reward/total", "total"), ("reward/accuracy", "accuracy"), ("reward/format", "format"))),
     ("", (("reward/tool", "tool"), ("reward/anchor", "anchor"), ("held_out/accuracy", "held out"))),
@@ -31,7 +34,8 @@ class GrpoMetrics(Metrics):
     def __init__(self, folder: Path, *, steps: int, step: int = 0):
         super().__init__(folder, steps=steps, step=step)
         self._past: dict[str, deque[float]] = {}
-        self._alarmed = False
+        self._first_drifts: list[float] = []
+        self._told_drift = 0.0
 
     def step(self, step: int, values: dict[str, Any]) -> None:
         """Write one step's metrics and show them."""
@@ -65,12 +69,8 @@ class GrpoMetrics(Metrics):
 
     def _warn(self, step: int, values: dict[str, Any]) -> None:
         """What must not pass unseen."""
-        if values["drift/mean"] > DRIFT and values["drift/tokens"] and not self._alarmed:
-            self._alarmed = True
-            self.say(
-                f"warning: step {step}: log-probabilities of learner and rollouts differ by {values['drift/mean']:.4f} "
-                f"on average over {values['drift/tokens']} fresh tokens; above {DRIFT} the updates are not on policy"
-            )
+        if values["drift/tokens"]:
+            self._warn_of_drift(step, values["drift/mean"], values["drift/tokens"])
         if values["rollouts_failed"]:
             self.say(f"step {step}: {values['rollouts_failed']} rollouts failed and were dropped ({values['failure']})")
         if values["idle"]:
@@ -79,3 +79,17 @@ class GrpoMetrics(Metrics):
             self.say(f"warning: step {step}: nothing to learn from ({flat} of {groups} groups flat){again}")
         if "held_out/accuracy" in values:
             self.say(f"held out at step {step}: accuracy {values['held_out/accuracy']:.3f}")
+
+    def _warn_of_drift(self, step: int, drift: float, tokens: int) -> None:
+        """Too much of it or far more than at first; again when it has doubled since it was told."""
+        level = DRIFT
+        if len(self._first_drifts) < FIRST:
+            self._first_drifts.append(drift)
+        else:
+            level = min(DRIFT, max(DRIFT / 10, GROWTH * fmean(self._first_drifts)))
+        if drift > max(level, 2 * self._told_drift):
+            self._told_drift = drift
+            self.say(
+                f"warning: step {step}: log-probabilities of learner and rollouts differ by {drift:.4f} on average "
+                f"over {tokens} fresh tokens; above {level:.2g} the updates are not on policy"
+            )

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
@@ -22,7 +23,7 @@ from paravt_infer.video.pool import DecodePool
 from paravt_infer.video.sampling import FrameSizing, sample_times
 from paravt_infer.video.store import VideoStore
 from paravt_infer.video.types import Frame
-from training.data.rows import BadRow, JsonMessage, Row, find_files, open_parquet, parse_row
+from training.data.rows import BadRow, JsonMessage, Row, find_files, open_parquet, parse_row, row_values
 from training.data.videos import Folders
 from training.encode import Conversation
 from training.recipe import MixPart, ParquetData
@@ -59,7 +60,7 @@ class Parquet:
         self.rows = sum(rows for *_, rows in self.groups)
         if not self.rows:
             raise SettingsError(f"recipe data.files: {', '.join(data.files)} hold no rows")
-        self._held: OrderedDict[int, list[dict[str, Any]]] = OrderedDict()
+        self._held: OrderedDict[int, list[dict[str, Any] | None]] = OrderedDict()
         self._decoding: tuple[asyncio.AbstractEventLoop, VideoStore] | None = None
 
     def conversation(self, number: int, mix: MixPart) -> Conversation:
@@ -99,12 +100,17 @@ class Parquet:
         path, inside, _ = self.groups[group]
         return sum(rows for other, number, rows in self.groups if other == path and number < inside)
 
-    def _group(self, group: int) -> list[dict[str, Any]]:
+    def _group(self, group: int) -> list[dict[str, Any] | None]:
         if group not in self._held:
             path, inside, _ = self.groups[group]
-            with pq.ParquetFile(path) as file:
-                columns = [name for name in _COLUMNS if name in file.schema_arrow.names]
-                self._held[group] = file.read_row_group(inside, columns=columns).to_pylist()
+            try:
+                with pq.ParquetFile(path) as file:
+                    columns = [name for name in _COLUMNS if name in file.schema_arrow.names]
+                    batches = file.read_row_group(inside, columns=columns).to_batches()
+            except (pa.ArrowException, OSError) as error:
+                line = " ".join(str(error).split())[:200]
+                raise SettingsError(f"{path}: damaged in row group {inside} ({line}); get it again") from None
+            self._held[group] = [values for batch in batches for values in row_values(batch)]
         self._held.move_to_end(group)
         while len(self._held) > POOL:
             self._held.popitem(last=False)

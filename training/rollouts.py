@@ -9,6 +9,7 @@ import asyncio
 import threading
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -75,6 +76,7 @@ class Producer:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="rollouts", daemon=True)
         self._places: asyncio.Semaphore | None = None
+        self._opened = AsyncExitStack()
 
     def __enter__(self) -> "Producer":
         self._thread.start()
@@ -87,9 +89,11 @@ class Producer:
 
     async def _open(self) -> None:
         self._places = asyncio.Semaphore(self.recipe.rollouts.concurrency)
-        await self.engine.__aenter__()
-        if self.judge is not None:
-            await self.judge.__aenter__()
+        async with AsyncExitStack() as opened:
+            if self.judge is not None:  # first: a server for the engine may take minutes to start
+                await opened.enter_async_context(self.judge)
+            await opened.enter_async_context(self.engine)
+            self._opened = opened.pop_all()
 
     def __exit__(self, *exc: object) -> None:
         try:
@@ -101,9 +105,7 @@ class Producer:
         for task in self._batches.values():
             task.cancel()
         await asyncio.gather(*self._batches.values(), return_exceptions=True)
-        if self.judge is not None:
-            await self.judge.__aexit__(None, None, None)
-        await self.engine.close()
+        await self._opened.aclose()
 
     def _stop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)

@@ -3,6 +3,10 @@
 import argparse
 import ctypes
 import json
+import os
+import signal
+import sys
+import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +15,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import nn
 
-from paravt_infer.errors import SettingsError
+from paravt_infer.errors import ParavtError, SettingsError
 from paravt_infer.model import load_part
 from training.attention import use_packed_attention
 from training.checkpoint import Checkpoints, Progress
@@ -52,9 +56,12 @@ class TrainingRun(ABC, Generic[R]):
             torch.set_num_threads(recipe.threads)
         self.start = self._start()
         if place.leads:
-            self.out.mkdir(parents=True, exist_ok=True)
             facts = {"start": self.start, "recipe": recipe.model_dump()}
-            (self.out / START_FILE).write_text(json.dumps(facts, indent=1) + "\n")
+            try:
+                self.out.mkdir(parents=True, exist_ok=True)
+                (self.out / START_FILE).write_text(json.dumps(facts, indent=1) + "\n")
+            except OSError as error:
+                raise SettingsError(f"{self.out}: cannot be written ({error.strerror}); name another out") from None
         self.encoder = Encoder(self.start)
         torch.manual_seed(recipe.seed + place.rank)
         if place.device.type == "cpu":
@@ -130,16 +137,36 @@ def train_here(trainer: "type[TrainingRun[R]]", recipe: R, *, resume: bool = Fal
     """Run a recipe in this process, or its part of it under torchrun; returns the exported model's folder."""
     place = join_processes()
     try:
-        return trainer(recipe, place, resume=resume).run()
-    finally:
-        leave_processes()
+        folder = trainer(recipe, place, resume=resume).run()
+    except BaseException:
+        if place.world == 1:  # leaving waits for the others, and they for this one's next step
+            leave_processes()
+        raise
+    leave_processes()
+    return folder
 
 
 def under_torchrun(prog: str, about: str, load: Callable[..., R], train: Callable[..., Path | None]) -> None:
-    """What torchrun starts: the command line of one process."""
+    """What torchrun starts: the command line of one process.
+
+    A process that fails says so and is gone at once, so that torchrun ends the others, who wait for it. SIGTERM, with
+    which torchrun ends them, stops it as Ctrl-C does: servers that it started end with it.
+    """
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     parser = argparse.ArgumentParser(prog=prog, description=about)
     parser.add_argument("--recipe", required=True, help="a YAML file, or a name in training/recipes")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change one key")
     parser.add_argument("--resume", action="store_true", help="go on from the newest checkpoint")
     given = parser.parse_args()
-    train(load(given.recipe, given.set), resume=given.resume)
+    try:
+        train(load(given.recipe, given.set), resume=given.resume)
+    except ParavtError as error:
+        rank = os.environ.get("RANK", "0")
+        print(f"{prog}: {error}" if rank == "0" else f"{prog}, process {rank}: {error}", file=sys.stderr, flush=True)
+        os._exit(1)
+    except (SystemExit, KeyboardInterrupt):
+        os._exit(143)
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)

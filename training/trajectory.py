@@ -7,6 +7,7 @@ from typing import Literal
 import torch
 
 from paravt_infer.chat import Chat
+from paravt_infer.errors import BackendError
 from paravt_infer.rollout import FrameRef, Generated, Rollout
 from paravt_infer.video.types import Frame
 from training.encode import Encoder, Sample
@@ -56,6 +57,9 @@ def _trajectory(who: Literal["main", "sub"], turns: Sequence[Generated], frames:
     for turn in turns:
         if turn.logprobs is None or len(turn.logprobs) != len(turn.output_ids) or turn.weight_version is None:
             raise ValueError(f"request {turn.request_id}: has no log-probabilities or no weight version of its tokens")
+        if not turn.weight_version.isdecimal():
+            told = f"weights {turn.weight_version!r} wrote it, none of this run's; was the server started anew?"
+            raise BackendError(f"request {turn.request_id}: {told}")
         ids += turn.fed_ids + turn.output_ids
         generated += [False] * len(turn.fed_ids) + [True] * len(turn.output_ids)
         logprobs += turn.logprobs

@@ -24,13 +24,16 @@ class WeightGroup:
     Args:
         servers: base URLs, with how many processes (GPUs) each runs the model on.
         device: what the servers run on: `cuda` or `cpu`.
+
+    Raises:
+        BackendError: there is no way to a server's host.
     """
 
     def __init__(self, servers: Mapping[str, int], *, device: str):
         self.servers = servers
         self.backend = "nccl" if device == "cuda" else "gloo"
         self.name = f"paravt-{socket.gethostname()}-{id(self):x}"
-        self.address = "127.0.0.1" if all(map(_is_here, servers)) else socket.gethostbyname(socket.gethostname())
+        self.address = _address_towards([server for server in servers if not _is_here(server)])
         with socket.socket() as free:
             free.bind(("", 0))
             self.port = free.getsockname()[1]
@@ -88,6 +91,27 @@ class WeightGroup:
         held = [tensor.detach().to(device).contiguous() for tensor in tensors]
         for work in [dist.broadcast(tensor, src=0, group=self._group, async_op=True) for tensor in held]:
             work.wait()
+
+    def leave(self) -> None:
+        """Give the group up; the servers must be told to at the same time."""
+        import torch.distributed as dist
+
+        if self._group is not None:
+            dist.destroy_process_group(self._group)
+            self._group = None
+
+
+def _address_towards(servers: Sequence[str]) -> str:
+    """This machine's address as these servers reach it; the machine's own name often stands for 127.0.1.1."""
+    if not servers:
+        return "127.0.0.1"
+    host = urlsplit(servers[0])
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
+            way.connect((host.hostname, host.port or 80))  # nothing is sent
+            return str(way.getsockname()[0])
+    except OSError as error:
+        raise BackendError(f"{servers[0]}: no way to that host ({error})") from None
 
 
 def _is_here(server: str) -> bool:

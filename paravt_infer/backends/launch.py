@@ -85,10 +85,20 @@ class Server:
         say(f"SGLang server ready at {self.url} after {time.monotonic() - began:.0f} s")
 
     def _spawn(self) -> "subprocess.Popen[bytes]":
-        """A session of its own: stopping it ends its helpers, and Ctrl-C here does not reach it first."""
+        """A session of its own: stopping it ends its helpers, and Ctrl-C here does not reach it first.
+
+        A process that is killed does not stop what it started, and a server that is left holds its GPU: one that
+        watches the pipe to us ends it then.
+        """
+        command = [sys.executable, "-I", str(Path(__file__).with_name("watch.py")), *self._command]
         with self.log.open("wb") as log:
             return subprocess.Popen(
-                self._command, stdout=log, stderr=log, env=self._environment, start_new_session=True
+                command,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env=self._environment,
+                start_new_session=True,
             )
 
     def _last_line(self) -> str:
@@ -118,12 +128,26 @@ class LaunchedSGLangBackend(SGLangBackend):
     """SGLang on servers that are started with the backend and ended with it.
 
     Args:
-        gpus: their numbers, one server on each; by default one server on what it finds.
+        gpus: their numbers among those that this process may use, one server on each; by default one server on what
+            it finds.
+        arguments, environment: as `Server` takes them.
+
+    Raises:
+        BackendError: there is no GPU of such a number.
     """
 
-    def __init__(self, model: str, *, gpus: Sequence[int] = (), say: Callable[[str], None] = lambda line: None):
-        places: list[Mapping[str, str]] = [{"CUDA_VISIBLE_DEVICES": str(gpu)} for gpu in gpus] or [{}]
-        self._processes = [Server(model, environment=place) for place in places]
+    def __init__(
+        self,
+        model: str,
+        *,
+        gpus: Sequence[int] = (),
+        arguments: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+        say: Callable[[str], None] = lambda line: None,
+    ):
+        shared = dict(environment or {})
+        places = [{**shared, "CUDA_VISIBLE_DEVICES": _visible(gpu)} for gpu in gpus] or [shared]
+        self._processes = [Server(model, arguments=arguments, environment=place) for place in places]
         self._say = say
         super().__init__([server.url for server in self._processes], model=model)
 
@@ -134,6 +158,17 @@ class LaunchedSGLangBackend(SGLangBackend):
     async def close(self) -> None:
         await super().close()
         await asyncio.gather(*(asyncio.to_thread(server.stop) for server in self._processes))
+
+
+def _visible(gpu: int) -> str:
+    """The GPU that has this number here, where `CUDA_VISIBLE_DEVICES` may have left some out."""
+    allowed = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if allowed is None:
+        return str(gpu)
+    names = [name.strip() for name in allowed.split(",") if name.strip()]
+    if gpu >= len(names):
+        raise BackendError(f"a server is to run on GPU {gpu}, but CUDA_VISIBLE_DEVICES={allowed} allows {len(names)}")
+    return names[gpu]
 
 
 def _free_port() -> int:

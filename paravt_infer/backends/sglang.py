@@ -264,8 +264,7 @@ class SGLangBackend(Backend):
 
     async def _broadcast(self, version: str, tensors: Mapping[str, Any]) -> None:
         """All tensors to all servers, a bucket at a time."""
-        if self._group is None:
-            self._group = await self._joined()
+        group, self._group = self._group or await self._joined(), None  # a group that failed is not used again
         await self._tell_all("/begin_weight_update", {})
         try:
             *_, last = parts = list(buckets(tensors))
@@ -274,14 +273,15 @@ class SGLangBackend(Backend):
                     "names": list(part),
                     "dtypes": [str(tensor.dtype).removeprefix("torch.") for tensor in part.values()],
                     "shapes": [list(tensor.shape) for tensor in part.values()],
-                    "group_name": self._group.name,
+                    "group_name": group.name,
                     "flush_cache": part is last,
                     "weight_version": version if part is last else None,
                 }
                 told = self._tell_all("/update_weights_from_distributed", body)
-                await asyncio.gather(told, asyncio.to_thread(self._group.send, list(part.values())))
+                await asyncio.gather(told, asyncio.to_thread(group.send, list(part.values())))
         finally:
             await self._tell_all("/end_weight_update", {})
+        self._group = group
 
     async def _joined(self) -> WeightGroup:
         """One process group with all servers, each with all of its GPUs."""
@@ -313,6 +313,11 @@ class SGLangBackend(Backend):
             raise BackendError(f"{server} says it serves weight version {serves}, not {version}")
 
     async def close(self) -> None:
+        group, self._group = self._group, None
+        if group is not None:
+            leaving = self._tell_all("/destroy_weights_update_group", {"group_name": group.name})
+            with contextlib.suppress(BackendError):  # a server that is gone has left, too
+                await asyncio.gather(asyncio.to_thread(group.leave), leaving)
         await self._client.aclose()
 
 

@@ -68,6 +68,8 @@ def test_the_papers_numbers() -> None:
     assert (rewards.lambda_fmt, rewards.lambda_anchor) == (1.0, 0.5)
     assert (rewards.alpha, rewards.beta, rewards.gamma) == (0.4, 0.3, 0.3)
     assert (rewards.necessity, rewards.contrastive, rewards.format_steps) == (None, 0.0, 0)
+    # From step 500 of the cold start; a call that has gone back to `<tool_code>` is paid no reward (section 1).
+    assert recipe.model.start.endswith("/step-500") and recipe.settings["tool_code"] == "refuse"
     assert recipe.gating.budgets == (4, 8, 16, 32, 64)
     assert (recipe.gpus.train, recipe.gpus.rollout, recipe.rollouts.staleness) == (7, 1, 2)
     assert (recipe.checkpoints.every, recipe.precision, recipe.gradient_checkpointing) == (5, "bf16", True)

@@ -55,9 +55,26 @@ def test_what_must_not_pass_unseen_is_said(
     assert len(lines) == 2 and lines[1].startswith(told)
 
 
-def test_drift_is_alarmed_once_and_only_on_fresh_tokens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = said(tmp_path, capsys, {"drift/mean": 0.5, "drift/tokens": 0}, *[{"drift/mean": 0.03}] * 3)
-    assert [line for line in lines if "warning" in line] == [lines[1]] and "step 2" in lines[1]
+@pytest.mark.parametrize(
+    ("drifts", "alarms"),
+    [
+        ([0.03, 0.03, 0.05], [(1, "0.02")]),  # once, as long as it stays
+        ([0.021, 0.021, 0.3, 0.3], [(1, "0.02"), (3, "0.02")]),  # again, when it has more than doubled
+        ([0.004] * 5 + [0.011, 0.013], [(7, "0.012")]),  # three times its mean over the first five steps
+        ([0.0001] * 5 + [0.0015, 0.0021], [(7, "0.002")]),  # in fp32 there is next to none of it
+        ([0.019] * 5 + [0.0199, 0.021], [(7, "0.02")]),
+    ],
+)
+def test_drift_is_alarmed_when_it_is_great_or_grows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], drifts: list[float], alarms: list[tuple[int, str]]
+) -> None:
+    lines = [line for line in said(tmp_path, capsys, *({"drift/mean": drift} for drift in drifts)) if "warning" in line]
+    assert [(int(line.split()[2][:-1]), line.split("above ")[1].split()[0]) for line in lines] == alarms
+
+
+def test_drift_of_stale_tokens_is_no_alarm(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = said(tmp_path, capsys, {"drift/mean": 0.5, "drift/tokens": 0})
+    assert not any("warning" in line for line in lines)
 
 
 def test_the_measure_before_the_first_step_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,7 @@ from PIL import Image
 from paravt_infer.errors import SettingsError, VideoError
 from paravt_infer.protocols import get_protocol
 from paravt_infer.video.types import Frame
+from training.data.rows import BadRow
 from training.encode import Encoder
 from training.loading import portions
 from training.parquet import POOL, Parquet
@@ -118,6 +119,29 @@ def test_a_bad_row_is_named_and_the_others_are_used(tmp_path: Path, start: Path)
     portion = next(portions(recipe, source, Encoder(str(start)), step=0, first=0))
     assert portion.samples == 2 and len(portion.dropped) == 6 and portion.after == 8
     assert any("tokens do not fit into row_tokens 400" in line for line in portion.dropped)
+
+
+def test_a_row_that_is_no_text_costs_itself_alone(tmp_path: Path) -> None:
+    file = tmp_path / "a.parquet"
+    data = _write(file, [_row(number) for number in range(3)])
+    table = pq.read_table(file)
+    texts = [text.encode() for text in table["messages"].to_pylist()]
+    broken = pa.array([texts[0], b"\xff", texts[2]], pa.binary()).cast(pa.string(), safe=False)
+    pq.write_table(table.set_column(table.column_names.index("messages"), "messages", broken), file)
+    source = Parquet(data, 32)
+    rows = [source.row(number) for number in range(3)]
+    assert sorted(isinstance(row, BadRow) for row in rows) == [False, False, True]
+    assert [str(row) for row in rows if isinstance(row, BadRow)] == [f"{file}, row 2: bad_text: a column is not UTF-8"]
+
+
+def test_a_file_that_is_damaged_inside_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "a.parquet"
+    data = _write(file, [_row(number) for number in range(50)], group=100)
+    content = bytearray(file.read_bytes())
+    content[4:400] = bytes(396)
+    file.write_bytes(content)
+    with pytest.raises(SettingsError, match=rf"{file}: damaged in row group 0 \(.*; get it again"):
+        Parquet(data, 32).row(0)
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Groups of rollouts: the engine's own episodes, their frames had once a group, never staler than is allowed."""
 
 import asyncio
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -174,6 +175,24 @@ def test_one_that_fails_again_is_dropped_and_counted(groups_of: Callable[..., li
 def test_a_group_of_which_all_fail_is_empty(groups_of: Callable[..., list[Group]]) -> None:
     groups = groups_of(lambda request: BackendError("gone"))
     assert all((group.failed, group.retried, group.rollouts, group.samples) == (2, 2, [], []) for group in groups)
+
+
+def test_a_server_that_was_started_anew_under_the_run_costs_what_it_wrote(
+    tmp_path: Path, start: Path, encoder: Encoder
+) -> None:
+    """It serves the weights that it found then, under a version of its own."""
+
+    class Restarted(Policy):
+        async def generate(self, request: Request) -> Generation:
+            generation = await super().generate(request)
+            return dataclasses.replace(generation, weight_version="default")
+
+    chosen = recipe(tmp_path, start, prompts=1, group=2, rollouts={"retries": 0})
+    with Producer(chosen, WorldPrompts(WORLD), Restarted(start), encoder) as producer:
+        producer.update(0, folder=start)
+        (group,) = producer.batch(0)
+    assert (group.rollouts, group.failed) == ([], 2)
+    assert group.why.endswith("weights 'default' wrote it, none of this run's; was the server started anew?")
 
 
 def test_frames_that_cannot_be_had_again_cost_their_rollout_and_no_more(groups_of: Callable[..., list[Group]]) -> None:
@@ -372,3 +391,20 @@ def test_a_backend_that_does_not_start_leaves_no_thread(tmp_path: Path, start: P
     with pytest.raises(BackendError, match="cannot be reached"), producer:
         pass
     assert not producer._thread.is_alive()
+
+
+def test_a_judge_that_cannot_be_had_stops_the_run_before_a_server_is_started(
+    tmp_path: Path, start: Path, encoder: Encoder
+) -> None:
+    class Started(Policy):
+        started = False
+
+        async def start(self) -> None:
+            self.started = True
+
+    backend = Started(start)
+    rewards = {"accuracy": "judge", "judge": {"server": "http://127.0.0.1:9"}}
+    producer = Producer(recipe(tmp_path, start, rewards=rewards), WorldPrompts(WORLD), backend, encoder)
+    with pytest.raises(BackendError, match=r"127\.0\.0\.1:9"), producer:
+        pass
+    assert not backend.started and not producer._thread.is_alive()

@@ -2,11 +2,19 @@
 
 import os
 import platform
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from processes import environment
+from sft_run import write_recipe
 
+from paravt_infer.errors import SettingsError
+from training.parallel import Place
+from training.recipe import load_recipe
 from training.run import release_memory
+from training.sft import Trainer
 
 
 def resident() -> int:
@@ -23,3 +31,20 @@ def test_memory_freed_between_what_is_still_used_goes_back_to_the_system() -> No
     blocks.clear()
     release_memory()
     assert full - resident() > 200 * 2**20 and len(held) == 64
+
+
+@pytest.mark.parametrize(("rank", "who"), [("0", "training.grpo"), ("3", "training.grpo, process 3")])
+def test_a_users_mistake_is_one_line_of_each_process(rank: str, who: str) -> None:
+    """A traceback of each of seven processes would bury it."""
+    command = [sys.executable, "-m", "training.grpo", "--recipe", "nope"]
+    done = subprocess.run(command, env=environment(RANK=rank), capture_output=True, text=True, timeout=600)
+    assert done.returncode == 1 and done.stdout == ""
+    (line,) = [line for line in done.stderr.splitlines() if "Warning" not in line]
+    assert line.startswith(f"{who}: nope: no such recipe; name a YAML file or one of ")
+
+
+def test_an_out_that_cannot_be_written_is_one_line(tmp_path: Path, start: Path) -> None:
+    (tmp_path / "run").write_text("a file")
+    file = write_recipe(tmp_path, model={"start": str(start)}, out=str(tmp_path / "run/inside"))
+    with pytest.raises(SettingsError, match=r"run/inside: cannot be written \(Not a directory\); name another out"):
+        Trainer(load_recipe(file), Place())

@@ -125,7 +125,7 @@ def read_rows(file: Path, chosen: NDArray[np.bool_] | None = None) -> Iterator[R
                 if chosen is not None:
                     places = np.flatnonzero(chosen[start : start + read])
                     batch = batch.take(pa.array(places))
-                for place, values in zip(places, _values(batch), strict=True):
+                for place, values in zip(places, row_values(batch), strict=True):
                     yield parse_row(values, file, start + int(place) + 1)
                 start += read
         except (pa.ArrowException, OSError) as error:
@@ -196,7 +196,7 @@ def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-def _values(batch: pa.RecordBatch) -> Iterator[dict[str, Any] | None]:
+def row_values(batch: pa.RecordBatch) -> Iterator[dict[str, Any] | None]:
     """Each row's columns; None for one whose bytes are no text."""
     try:
         yield from batch.to_pylist()

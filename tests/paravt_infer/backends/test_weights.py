@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 import torch
@@ -232,6 +233,25 @@ async def test_a_server_that_does_not_take_part_in_a_broadcast_is_one_line(serve
             await backend.update_weights("3", tensors={"lm_head.weight": torch.zeros(2, 2)})
         await backend.close()
     assert "\n" not in str(told.value)
+
+
+async def test_a_broadcasts_group_is_given_back(server: Server, sglang_restored: SGLangBackend, changed: Path) -> None:
+    backend = SGLangBackend([server.url])
+    await backend.start()
+    await backend.update_weights("5", **given(changed, "tensors"))
+    assert backend._group is not None
+    name = backend._group.name
+    await backend.close()
+    reply = httpx.post(f"{server.url}/destroy_weights_update_group", json={"group_name": name}, timeout=60)
+    assert "does not exist" in reply.json()["message"]
+
+
+def test_servers_elsewhere_are_told_the_address_that_they_reach_us_at() -> None:
+    """Not the machine's name, which often stands for 127.0.1.1."""
+    group = WeightGroup({"http://localhost:1": 1, "http://127.0.1.77:2": 1}, device="cpu")
+    assert group.address == "127.0.0.1"
+    with pytest.raises(BackendError, match=r"http://no\.such\.host\.invalid: no way to that host"):
+        WeightGroup({"http://no.such.host.invalid": 1}, device="cpu")
 
 
 async def test_all_servers_get_the_weights(server: Server, sglang_restored: SGLangBackend, changed: Path) -> None:

@@ -80,6 +80,10 @@ def test_letters_count_where_options_are_not_known() -> None:
         ("a car", "a red car", 2 / 3),
         ("he opens the red door", "opens a door", 2 / 3),
         ("red red", "red", 2 / 3),  # the release counts a repeated word once
+        ("10,000", "10000", 1),  # punctuation goes, as in SQuAD, and leaves no gap
+        ("the U.S.", "US", 1),
+        ("Don't!", "dont", 1),
+        ("well-known", "well known", 0),
         ("a dog", "a cat", 0),
         ("...", "a cat", 0),
         (None, "a cat", 0),
