@@ -29,7 +29,8 @@ class Rollouts(Part):
     backend: Literal["sglang", "transformers"] = "sglang"
     """`transformers` runs in the training process itself: one process, small models."""
     servers: list[str] = Field(default_factory=list)
-    """URLs of running SGLang servers that can read the run's folder; by default they are started on `gpus.rollout`."""
+    """URLs of running SGLang servers that can read the run's folder; by default they are started on `gpus.rollout`.
+    One that is gone when weights are handed over ends the run, in one line; `--resume` goes on from the checkpoint."""
     weights: Literal["disk", "distributed"] = "disk"
     """How servers get new weights: from the run's folder, or broadcast into their memory, which they must be able to
     reach this machine for. In process they are handed over as they are."""

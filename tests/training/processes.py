@@ -39,8 +39,8 @@ def _run(*command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *command], env=environment(), capture_output=True, text=True, timeout=600)
 
 
-def run_processes(count: int, *command: str) -> None:
-    """The same in so many processes as torchrun starts them."""
+def run_processes(count: int, *command: str, fail: bool = False) -> list[str]:
+    """The same in so many processes as torchrun starts them, all of which are to fail or none; what each said."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
@@ -55,9 +55,11 @@ def run_processes(count: int, *command: str) -> None:
         for rank in range(count)
     ]
     try:
+        said = []
         for process in running:
-            _, said = process.communicate(timeout=600)
-            assert process.returncode == 0, said[-3000:]
+            said.append(process.communicate(timeout=600)[1])
+            assert (process.returncode != 0) == fail, said[-1][-3000:]
+        return said
     finally:
         for process in running:
             process.kill()

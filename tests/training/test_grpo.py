@@ -24,6 +24,7 @@ from paravt_infer.model import load_part
 from paravt_infer.rollout import Rollout, load
 from training.encode import Sample
 from training.grpo import Idle, Trainer
+from training.grpo_recipe import load_grpo_recipe
 from training.packing import join, pack
 from training.parallel import Place
 from training.trajectory import with_advantage
@@ -357,6 +358,26 @@ def test_two_processes_learn_what_one_learns(tmp_path: Path, start: Path) -> Non
 
 
 # What cannot be
+
+
+def test_a_process_that_fails_is_gone_at_once_and_holds_up_no_other(tmp_path: Path) -> None:
+    rollouts = {"backend": "sglang", "servers": ["http://127.0.0.1:9"]}
+    file = write_recipe(tmp_path, MINI, rollouts=rollouts)
+    leader, _ = run_processes(2, "-m", "training.grpo", "--recipe", str(file), fail=True)
+    assert "Traceback" not in leader
+    assert "\ntraining.grpo: http://127.0.0.1:9" in f"\n{leader}"
+
+
+@pytest.mark.parametrize("world", [1, 8])
+def test_processes_that_would_share_a_servers_gpu_are_refused_before_a_model_is_loaded(
+    tmp_path: Path, world: int
+) -> None:
+    cold = load_grpo_recipe("paragrpo_8b", [f"out={tmp_path}"])
+    told = (
+        r"gpus\.train: 7, but the number of processes is \d; start it with torchrun --nproc-per-node 7 -m training.grpo"
+    )
+    with pytest.raises(SettingsError, match=told):
+        Trainer(cold, Place(world=world, device=torch.device("cuda")))
 
 
 def test_sizes_that_do_not_divide_are_refused_before_a_model_is_loaded(tmp_path: Path) -> None:
