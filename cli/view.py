@@ -139,7 +139,8 @@ def listing(rollouts: Sequence[Rollout]) -> RenderableType:
         answer = _printable(rollout.answer or rollout.error or "-")[:40]
         seconds = f"{rollout.usage.seconds:.1f}"
         name = rollout.question.id or rollout.id
-        table.add_row(str(number), name, rollout.status, answer, calls, seconds, rollout.question.text[:60])
+        cells = (str(number), name, rollout.status, answer, calls, seconds, _printable(rollout.question.text[:60]))
+        table.add_row(*map(Text, cells))  # as they are: brackets are no markup
     return table
 
 

@@ -18,8 +18,8 @@ class Proxy:
     """Passes requests on, but for those that meet a fault: of generations every `every`-th, or a `share` of all.
 
     Faults: `drop` (the connection closes without an answer), `delay`, `break` (half the answer comes), `garbage`, or a
-    status such as `503`. Those of a share are drawn from the request and how often it was asked, so that the order in
-    which requests come decides nothing.
+    status such as `503`, in turns. Whether one is made of a share is drawn from the request and how often it was asked,
+    so that the order in which requests come does not decide it.
     """
 
     def __init__(
@@ -34,6 +34,8 @@ class Proxy:
         """Ids of the rollouts whose generations passed."""
         self.asked: Counter[str] = Counter()
         """Requests that faults of a share are drawn for, to how often each came."""
+        self.drawn = 0
+        """Draws of a share."""
         self.every = every if faults else 0
         self._faults, self._share, self._seed = faults or [], share, seed
         self._turns = itertools.cycle(self._faults)
@@ -53,7 +55,7 @@ class Proxy:
 
     async def settled(self) -> None:
         """Returns when all is answered that was asked before, also what a killed process had just sent."""
-        await self._client.get(self.url + "/health")  # connections are taken in the order in which they were made
+        await self._client.get(self.url + "/model_info")  # connections are taken in the order in which they were made
         while self._serving:
             await asyncio.wait(self._serving)
 
@@ -92,9 +94,10 @@ class Proxy:
         if self._share:
             name = hashlib.sha256((path + json.dumps(asked, sort_keys=True)).encode()).hexdigest()
             self.asked[name] += 1
-            draw = random.Random(f"{self._seed} {name} {self.asked[name]}")
-            if self.asked[name] <= AT_MOST and draw.random() < self._share:
-                return self._made(draw.choice(self._faults))
+            if self.asked[name] <= AT_MOST:
+                self.drawn += 1
+                if random.Random(f"{self._seed} {name} {self.asked[name]}").random() < self._share:
+                    return self._made(next(self._turns))
         return None
 
     def _made(self, fault: str) -> str:

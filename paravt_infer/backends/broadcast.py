@@ -4,6 +4,7 @@ NCCL between GPUs, gloo on a CPU. The servers' side is SGLang's `/update_weights
 """
 
 import socket
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from ipaddress import ip_address
@@ -32,7 +33,7 @@ class WeightGroup:
     def __init__(self, servers: Mapping[str, int], *, device: str):
         self.servers = servers
         self.backend = "nccl" if device == "cuda" else "gloo"
-        self.name = f"paravt-{socket.gethostname()}-{id(self):x}"
+        self.name = f"paravt-{socket.gethostname()}-{uuid.uuid4().hex}"
         self.address = _address_towards([server for server in servers if not _is_here(server)])
         with socket.socket() as free:
             free.bind(("", 0))

@@ -21,6 +21,8 @@ from paravt_infer.errors import BackendError, ContextLimitError, ModelError
 from paravt_infer.model import ModelFiles, load_model_files
 from paravt_infer.video.sampling import FrameSizing
 
+DRAIN_SECONDS = 60
+"""How long a server that is about to get new weights may take to be done with what it has answered."""
 STICKY = 4096
 """Episodes whose server is remembered."""
 
@@ -253,6 +255,7 @@ class SGLangBackend(Backend):
         if folder is None and tensors is None:
             raise BackendError("new weights need a folder that the servers can read, or tensors")
         async with self._gate.closed():
+            await asyncio.gather(*map(self._drained, self._servers))
             if tensors is not None:
                 await self._broadcast(version, tensors)
             else:
@@ -261,6 +264,12 @@ class SGLangBackend(Backend):
             await asyncio.gather(*(self._confirm(server, version) for server in self._servers))
             # SGLang keeps what its vision tower made of a picture by the picture's bytes, and a flush leaves it there.
             self._mark = uuid.uuid4().hex.encode()
+
+    async def _drained(self, server: str) -> None:
+        """Wait until a server has nothing left to do: an answer is sent just before its request is done with, and an
+        update in between is refused. One that cannot be asked says so at the update."""
+        with contextlib.suppress(httpx.HTTPError):
+            await self._client.post(server + "/flush_cache", params={"timeout": DRAIN_SECONDS})
 
     async def _broadcast(self, version: str, tensors: Mapping[str, Any]) -> None:
         """All tensors to all servers, a bucket at a time."""

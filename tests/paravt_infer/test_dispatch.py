@@ -89,11 +89,14 @@ async def test_one_failed_sub_agent_is_an_error_response_and_the_episode_goes_on
 
 
 async def test_a_late_sub_agent_is_an_error_response_and_is_cancelled(tiny: Path, video: str) -> None:
-    backend = ScriptedBackend(tiny, [call_text(1, 2), ANSWER])
-    backend.hold = asyncio.Event()
-    rollout = await ask(backend, video, call_seconds=0.5)
+    backend = ScriptedBackend(tiny, [call_text(1, 2), ANSWER] * 2)
+    async with Engine(backend) as engine:
+        question = Question.make(video=video, text="Which?", options=["red", "blue"])
+        await engine.ask(question)  # the window's frames are there from now on: no decoding in the half second
+        backend.hold = asyncio.Event()
+        rollout = await engine.ask(question, settings=Settings(call_seconds=0.5))
     assert (rollout.evidence[0].fault, rollout.status) == ("sub_agent_late", "answered")
-    assert backend.cancelled == [backend.subs[0].id]
+    assert backend.cancelled == [backend.subs[1].id]
 
 
 async def test_a_long_summary_is_cut_and_marked(tiny: Path, video: str) -> None:

@@ -177,7 +177,8 @@ def test_rollouts_of_a_real_server_are_on_policy_after_each_update(
         made = rollouts(tmp_path, number)
         assert {turn.weight_version for rollout in made for turn in rollout.turns} == {str(number)}
         assert one["drift/tokens"] == sum(map(len, generated(made))) > 100 and one["drift/most"] < 0.005
-        assert one["kappa"] > 0 and one["rollouts_failed"] == 0
+        assert one["rollouts_failed"] == 0
+    assert sum(one["kappa"] for one in steps) > 0
     assert (tmp_path / "run/weights").exists() == (weights == "disk")
     learned, start = (load_file(folder / "model.safetensors") for folder in (tmp_path / "run/export", MINI))
     change = max(float((tensor - start[name].float()).abs().max()) for name, tensor in learned.items())
@@ -193,6 +194,7 @@ def test_in_bf16_several_processes_and_a_server_agree_as_far_as_bf16_does(
     try:
         run_processes(2, "-m", "training.grpo", "--recipe", str(file))
     finally:
+        httpx.post(server.url + "/flush_cache?timeout=60", timeout=90)  # waits until it is idle
         body = {"model_path": str(tiny), "weight_version": "default"}
         httpx.post(server.url + "/update_weights_from_disk", json=body, timeout=60).raise_for_status()
     (step,) = metrics(tmp_path)

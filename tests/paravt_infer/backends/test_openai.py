@@ -51,7 +51,7 @@ def native_call(number: int, start: float, end: float) -> dict[str, Any]:
 
 
 async def test_a_real_chat_endpoint_answers_with_frames_in_the_prompt(server: Server, video: str) -> None:
-    settings = Settings(protocol="direct", frames=4, max_new_tokens=16, temperature=1.0)
+    settings = Settings(protocol="direct", frames=4, max_new_tokens=16)
     async with Engine(OpenAIBackend([server.url]), settings) as engine:
         rollout = await engine.ask(video, "What is it?")
     [turn] = rollout.turns

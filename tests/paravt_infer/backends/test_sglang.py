@@ -77,6 +77,7 @@ async def test_the_weight_version_is_in_the_record_and_follows_the_server(
     server: Server, video: str, tiny: Path
 ) -> None:
     def update(version: str) -> None:
+        httpx.post(server.url + "/flush_cache?timeout=60", timeout=90)  # waits until it is idle
         body = {"model_path": str(tiny), "weight_version": version}
         httpx.post(server.url + "/update_weights_from_disk", json=body, timeout=60).raise_for_status()
 
