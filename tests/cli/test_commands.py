@@ -93,7 +93,9 @@ def test_the_core_needs_neither_torchvision_nor_sglang_nor_lmms_eval(paravt, tmp
 
 def test_a_batch_runs_against_a_real_server_and_resumes(paravt, server, video: str, tmp_path: Path) -> None:
     source, out = tmp_path / "q.jsonl", tmp_path / "r.parquet"
-    source.write_text("".join(json.dumps({"id": str(n), "video": video, "question": f"{n}?"}) + "\n" for n in range(3)))
+    source.write_text(
+        "".join(json.dumps({"id": str(n), "video": video, "question": f"[/{n}]?"}) + "\n" for n in range(3))
+    )
     options = ("--server", server.url, "--protocol", "direct", "--frames", "4", "--set", "max_new_tokens=8")
     done = paravt("ask", "--batch", str(source), "--out", str(out), *options, "--set", "temperature=1.5")
     assert done.returncode == 0, done.stderr
@@ -102,8 +104,8 @@ def test_a_batch_runs_against_a_real_server_and_resumes(paravt, server, video: s
     again = paravt("ask", "--batch", str(source), "--out", str(out), *options, "--set", "temperature=1.5")
     assert again.returncode == 0 and list(load(out)) == first
     listed = paravt("show", str(out))
-    assert "3 rollouts" in listed.stdout
-    assert paravt("show", str(out), "--id", "2").stdout.startswith("2?")
+    assert "3 rollouts" in listed.stdout and "[/1]?" in listed.stdout  # as it is: no markup
+    assert paravt("show", str(out), "--id", "2").stdout.startswith("[/2]?")
 
 
 @pytest.mark.parametrize(
