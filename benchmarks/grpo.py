@@ -48,15 +48,15 @@ def scores(asked: Sequence[Asked]) -> list[float]:
 
 
 def spread(values: Sequence[float], digits: int) -> str:
-    """The mean, and the least and the most where there are several.
+    """The mean, and the least and the most where they differ.
 
-    >>> spread([0.5], 2), spread([0.4, 0.6], 2)
-    ('0.50', '0.50 (0.40 to 0.60)')
+    >>> spread([0.5], 2), spread([0.4, 0.6], 2), spread([0.998, 1.001], 2)
+    ('0.50', '0.50 (0.40 to 0.60)', '1.00')
     """
     if not values:
         return "–"
-    mean = f"{statistics.fmean(values):.{digits}f}"
-    return mean if len(values) == 1 else f"{mean} ({min(values):.{digits}f} to {max(values):.{digits}f})"
+    mean, least, most = (f"{value:.{digits}f}" for value in (statistics.fmean(values), min(values), max(values)))
+    return mean if least == most else f"{mean} ({least} to {most})"
 
 
 def over_training(runs: Sequence[Run], metric: str, part: slice = slice(None)) -> list[float]:

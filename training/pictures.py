@@ -173,11 +173,11 @@ def closure(picture: Picture, runs: Sequence["Run"], theme: Theme) -> Any:
         left, right = axis.get_position().x0, axis.get_position().x1
         rows: list[tuple[str, Sequence[str]]] = [(theme.soft, ("", "start", "end", "change"))]
         for colour, run in able:
-            name, ends = run.name if len(run.name) <= 24 else run.name[:23] + "…", run.ends(panel.metric)
+            name, ends = run.name if len(run.name) <= 22 else run.name[:21] + "…", run.ends(panel.metric)
             cells = (f"{ends[0]:.0%}", f"{ends[1]:.0%}", f"{100 * (ends[1] - ends[0]):+.0f}") if ends else ("–",) * 3
             rows.append((colour, (name, *(cell.replace("-", "−") for cell in cells))))
         for number, (colour, texts) in enumerate(rows):
-            for x, text in zip((left, right - 0.1, right - 0.05, right), texts, strict=True):
+            for x, text in zip((left, right - 0.084, right - 0.042, right), texts, strict=True):
                 y, side = (foot - 0.23 * number) / figure.get_figheight(), "left" if x == left else "right"
                 figure.text(x, y, text, size=8, color=colour, ha=side, va="bottom")
     return figure

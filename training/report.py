@@ -137,7 +137,7 @@ def _mean(name: str, seeds: Sequence[Run]) -> Run:
         names = dict.fromkeys(key for record in measured for key in record if key != "step")
         values = {key: [record[key] for record in measured if _finite(record.get(key))] for key in names}
         records.append({"step": step} | {key: statistics.fmean(found) for key, found in values.items() if found})
-    title = f"{name} ({len(seeds)} seeds)"
+    title = f"{name} × {len(seeds)}"
     return Run(folder=seeds[0].folder, name=title, records=records, recipe=seeds[0].recipe, seeds=tuple(seeds))
 
 

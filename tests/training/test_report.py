@@ -97,7 +97,7 @@ def test_runs_of_one_recipe_are_one_their_mean_where_all_of_them_are(tmp_path: P
         [run(tmp_path / "a", a, name="grpo"), run(tmp_path / "c", sft()), run(tmp_path / "b", b, name="grpo")]
     )
     grpo, other = over_seeds(runs)
-    assert (grpo.name, other.name) == ("grpo (2 seeds)", "c") and grpo.seeds == (runs[0], runs[2])
+    assert (grpo.name, other.name) == ("grpo × 2", "c") and grpo.seeds == (runs[0], runs[2])
     assert grpo.records == [{"step": 1, "kappa": 1.5}, {"step": 2, "kappa": 3.0, "kl": 0.5}]
 
 
@@ -214,7 +214,7 @@ def test_seeds_are_drawn_as_their_mean_in_a_band(tmp_path: Path) -> None:
     page = (tmp_path / "mean/report.html").read_text()
     assert "1 training run<" in page and all(f"{folder}/metrics.jsonl" in page for folder in folders)
     text = " ".join(re.sub(r"<[^>]*>", "", page).split())
-    assert "grpo (3 seeds)40" in text and "0.119→0.389" in text  # 0.1 + 0.3 * 2.5 / 40 and 0.1 + 0.3 * 38.5 / 40
+    assert "grpo × 340" in text and "0.119→0.389" in text  # 0.1 + 0.3 * 2.5 / 40 and 0.1 + 0.3 * 38.5 / 40
     band = np.array([0xE2, 0xEB, 0xF3])  # 13% of the run's blue on white
     for name, seen in (("mean", True), ("apart", False)):
         with Image.open(tmp_path / name / "dynamics.png") as picture:
