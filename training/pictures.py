@@ -173,7 +173,7 @@ def closure(picture: Picture, runs: Sequence["Run"], theme: Theme) -> Any:
         left, right = axis.get_position().x0, axis.get_position().x1
         rows: list[tuple[str, Sequence[str]]] = [(theme.soft, ("", "start", "end", "change"))]
         for colour, run in able:
-            name, ends = run.name if len(run.name) <= 22 else run.name[:21] + "…", run.ends(panel.metric)
+            name, ends = run.name if len(run.name) <= 23 else run.name[:22] + "…", run.ends(panel.metric)
             cells = (f"{ends[0]:.0%}", f"{ends[1]:.0%}", f"{100 * (ends[1] - ends[0]):+.0f}") if ends else ("–",) * 3
             rows.append((colour, (name, *(cell.replace("-", "−") for cell in cells))))
         for number, (colour, texts) in enumerate(rows):
