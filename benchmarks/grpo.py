@@ -84,10 +84,9 @@ def main() -> None:
         runs = rows.get(name, [])
         if not runs:
             continue
-        reached = []
-        for run in runs:
-            model = options.cold if name == "cold_start" else run.folder / "export"
-            reached.append(scores(test(model, run, [MAIN], questions)[MAIN]))
+        # All of the cold start's runs are of one model: its answers are asked for once.
+        models = {options.cold: runs[0]} if name == "cold_start" else {run.folder / "export": run for run in runs}
+        reached = [scores(test(model, run, [MAIN], questions)[MAIN]) for model, run in models.items()]
         steps = [int(run.records[-1]["step"]) for run in runs]
         last = slice(-max(1, round(min(steps) / 4)), None)
         table.append(

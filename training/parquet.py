@@ -23,7 +23,7 @@ from paravt_infer.video.pool import DecodePool
 from paravt_infer.video.sampling import FrameSizing, sample_times
 from paravt_infer.video.store import VideoStore
 from paravt_infer.video.types import Frame
-from training.data.rows import BadRow, JsonMessage, Row, find_files, open_parquet, parse_row, row_values
+from training.data.rows import BadRow, JsonMessage, Row, find_files, first_line, open_parquet, parse_row, row_values
 from training.data.videos import Folders
 from training.encode import Conversation
 from training.recipe import MixPart, ParquetData
@@ -108,8 +108,8 @@ class Parquet:
                     columns = [name for name in _COLUMNS if name in file.schema_arrow.names]
                     batches = file.read_row_group(inside, columns=columns).to_batches()
             except (pa.ArrowException, OSError) as error:
-                line = " ".join(str(error).split())[:200]
-                raise SettingsError(f"{path}: damaged in row group {inside} ({line}); get it again") from None
+                told = f"damaged in row group {inside} ({first_line(error)}); get it again"
+                raise SettingsError(f"{path}: {told}") from None
             self._held[group] = [values for batch in batches for values in row_values(batch)]
         self._held.move_to_end(group)
         while len(self._held) > POOL:

@@ -6,8 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import grpo_run
 import pytest
-from processes import environment
+from processes import environment, run_processes
 from sft_run import write_recipe
 
 from paravt_infer.errors import SettingsError
@@ -41,6 +42,14 @@ def test_a_users_mistake_is_one_line_of_each_process(rank: str, who: str) -> Non
     assert done.returncode == 1 and done.stdout == ""
     (line,) = [line for line in done.stderr.splitlines() if "Warning" not in line]
     assert line.startswith(f"{who}: nope: no such recipe; name a YAML file or one of ")
+
+
+def test_a_process_that_fails_is_gone_at_once_and_holds_up_no_other(tmp_path: Path) -> None:
+    rollouts = {"backend": "sglang", "servers": ["http://127.0.0.1:9"]}
+    file = grpo_run.write_recipe(tmp_path, grpo_run.MINI, rollouts=rollouts)
+    leader, _ = run_processes(2, "-m", "training.grpo", "--recipe", str(file), fail=True)
+    assert "Traceback" not in leader
+    assert "\ntraining.grpo: http://127.0.0.1:9" in f"\n{leader}"
 
 
 def test_an_out_that_cannot_be_written_is_one_line(tmp_path: Path, start: Path) -> None:

@@ -129,7 +129,7 @@ def read_rows(file: Path, chosen: NDArray[np.bool_] | None = None) -> Iterator[R
                     yield parse_row(values, file, start + int(place) + 1)
                 start += read
         except (pa.ArrowException, OSError) as error:
-            raise SettingsError(f"{file}: damaged after row {start} ({_first_line(error)}); get it again") from None
+            raise SettingsError(f"{file}: damaged after row {start} ({first_line(error)}); get it again") from None
 
 
 def find_files(patterns: Sequence[str], where: str, start: Path = Path()) -> list[Path]:
@@ -165,7 +165,7 @@ def open_parquet(file: Path) -> pq.ParquetFile:
         # Without these two a whole row group is in memory, and the public files may be one row group each.
         parquet = pq.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False)
     except (pa.ArrowException, OSError) as error:
-        raise SettingsError(f"{file}: not a Parquet file ({_first_line(error)})") from None
+        raise SettingsError(f"{file}: not a Parquet file ({first_line(error)})") from None
     if not {"messages", "prompt"} & set(parquet.schema_arrow.names):
         parquet.close()
         raise SettingsError(f"{file}: not a Parquet file of conversations (no column is called messages or prompt)")
@@ -192,7 +192,7 @@ def _is_plain(kind: pa.DataType) -> bool:
     return any(test(kind) for test in tests)
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
@@ -241,7 +241,7 @@ def _json(value: Any, column: str) -> Any:
     try:
         return json.loads(value)
     except (ValueError, RecursionError) as error:
-        raise RowFault("bad_json", f"{column} is not JSON ({_first_line(error)})") from None
+        raise RowFault("bad_json", f"{column} is not JSON ({first_line(error)})") from None
 
 
 def _videos(value: Any) -> list[str]:
