@@ -29,7 +29,7 @@ help:
 	@touch .venv/core.stamp $@
 
 ask: .venv/core.stamp
-	@$(BIN)/python -m cli.first_minute
+	@$(BIN)/python -m paravt_cli.first_minute
 
 lint: .venv/test.stamp
 	@$(BIN)/ruff check .
@@ -40,7 +40,7 @@ test: lint
 	@$(BIN)/python -m pytest
 
 bench: .venv/test.stamp
-	@$(BIN)/python -m benchmarks.engine
+	@$(BIN)/python -m measures.engine
 
 clean:
 	rm -rf .venv .cache build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -41,12 +41,12 @@ def ab(
     """Ask the same questions in two ways: accuracy with its interval, latency, tokens, a page with what flipped."""
     from rich.console import Console
 
-    from cli.options import pairs
     from lmms_tasks.compare import compare, save_pairs, short_names, table
-    from lmms_tasks.items import Row, save_rows
+    from lmms_tasks.items import EvalResult, save_rows
     from lmms_tasks.page import write_page
     from lmms_tasks.scoring.scorers import get_scorer
-    from lmms_tasks.sweep import Arm, Model, note_run, sweep
+    from lmms_tasks.sweep import Arm, EngineSpec, note_run, sweep
+    from paravt_cli.options import pairs
     from paravt_infer.errors import BackendError, SettingsError
     from paravt_infer.settings import Settings
 
@@ -60,12 +60,14 @@ def ab(
     items = _items(tasks, out, videos or [], limit, fixture)
     if not items:
         raise SettingsError(f"no task was named; `paravt tasks` lists the benchmarks, and {WORLD} needs no data")
-    reached = Model(model=model or None, servers=tuple(server or []), backend=backend or None, device=device or None)
+    reached = EngineSpec(
+        model=model or None, servers=tuple(server or []), backend=backend or None, device=device or None
+    )
     questions = [item.question for item in items]
     plans = [Arm(questions=questions, settings=made[name], out=out / name, title=f"arm {name}") for name in ("a", "b")]
     answered = sweep(reached, plans, concurrency=concurrency, block=BLOCK)
     rows = {
-        name: [Row(item=item, rollout=rollout) for item, rollout in zip(items, rollouts, strict=True)]
+        name: [EvalResult(item=item, rollout=rollout) for item, rollout in zip(items, rollouts, strict=True)]
         for name, rollouts in zip(("a", "b"), answered, strict=True)
     }
     for name, of_arm in rows.items():
@@ -95,8 +97,8 @@ def _items(tasks: str, out: Path, videos: list[str], limit: int | None, fixture:
         names.remove(WORLD)
         items += world_items(Path(videos[0]) if videos else out / "videos")[:limit]
     if names:
-        from cli.eval import lmms_eval_modules, task_files
         from lmms_tasks.benchmarks import Roots
+        from paravt_cli.eval import lmms_eval_modules, task_files
 
         _, evaluation = lmms_eval_modules()
         include, roots = task_files(videos, fixture)
@@ -107,8 +109,8 @@ def _items(tasks: str, out: Path, videos: list[str], limit: int | None, fixture:
 def world_items(folder: Path) -> "list[Item]":
     """The sample world's fixed test set as items; its videos are written to `folder` where they are not there yet."""
     from lmms_tasks.items import Item
-    from training.world.questions import fixed_test_set
-    from training.world.render import write_videos
+    from paravt_training.world.questions import fixed_test_set
+    from paravt_training.world.render import write_videos
 
     asked = fixed_test_set(str(folder))
     write_videos({question.question.video: question.scene for question in asked})

@@ -47,8 +47,8 @@ def ask(
     reader: Annotated[str, typer.Option(help="What decodes videos: pyav, decord or torchcodec.")] = "pyav",
 ) -> None:
     """Ask a question about a video. Prints the answer; on a terminal, shows how it comes about."""
-    from cli.asking import Asking
-    from cli.options import pairs
+    from paravt_cli.asking import Asking
+    from paravt_cli.options import pairs
     from paravt_infer.errors import SettingsError
 
     if not batch and not (video and question):

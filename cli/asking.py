@@ -19,7 +19,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from cli import view
+from paravt_cli import view
 from paravt_infer import rollout as rollouts
 from paravt_infer.agent import Engine
 from paravt_infer.backends import open_backend

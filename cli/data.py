@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from training.data.rows import BadRow, Row
-    from training.data.videos import Folders
+    from paravt_training.data.rows import BadRow, ConversationRow
+    from paravt_training.data.videos import Folders
 
 app = typer.Typer(help="Look at, convert, check, filter and mix training data.", no_args_is_help=True)
 
@@ -39,7 +39,7 @@ def inspect(
     import json
 
     from paravt_infer.model import load_model_files
-    from training.data.inspect import Counts, counted
+    from paravt_training.data.inspect import Counts, counted
 
     folders, counts = _folders(videos, folder or []), Counts()
     chat = load_model_files(model).chat if model else None
@@ -57,10 +57,10 @@ def inspect(
 @app.command("convert")
 def convert(source: In, out: Out) -> None:
     """Turn sequential traces into parallel ones: independent calls share a turn, frames become words."""
-    from training.data.convert import Report, converted
-    from training.data.writer import RowWriter
+    from paravt_training.data.convert import ConversionCounts, converted
+    from paravt_training.data.writer import RowWriter
 
-    report = Report()
+    report = ConversionCounts()
     with RowWriter(out) as writer:
         for row in _good(converted(_rows([source], "converting rows"), report)):
             writer.write(row)
@@ -74,8 +74,8 @@ def check(files: Files) -> None:
 
     Prints a line for each fault, with its file and row, and exits with 1 where there is one.
     """
-    from training.data.check import check as faults_of
-    from training.data.rows import BadRow
+    from paravt_training.data.check import check as faults_of
+    from paravt_training.data.rows import BadRow
 
     rows = bad = 0
     for row in _rows(files, "checking rows"):
@@ -100,10 +100,10 @@ def filter_(
     most_words: Annotated[int, typer.Option(min=1, help="Words an open answer may have.")] = 15,
 ) -> None:
     """Leave out questions that rewards cannot teach: with long open answers, or never answered right."""
-    from training.data.filter import Report, filtered, read_answers
-    from training.data.writer import RowWriter
+    from paravt_training.data.filter import FilterCounts, filtered, read_answers
+    from paravt_training.data.writer import RowWriter
 
-    report = Report()
+    report = FilterCounts()
     answers = read_answers(rollouts) if rollouts else None
     with RowWriter(out) as writer:
         for row in _good(filtered(_rows([source], "filtering rows"), report, answers=answers, most_words=most_words)):
@@ -121,8 +121,8 @@ def mix(
     data: Annotated[Path, typer.Option(help="The folder that the manifest's files start from.")] = Path(),
 ) -> None:
     """Mix files by a manifest, with a stated part of rows that call tools. The same seed gives the same mix."""
-    from training.data.manifest import load_manifest
-    from training.data.mix import mix as write
+    from paravt_training.data.manifest import load_manifest
+    from paravt_training.data.mix import mix as write
 
     bad: list[int] = []
 
@@ -152,9 +152,9 @@ def _say_left_out(reasons: Counter[str]) -> None:
         _say(f"  {reason}: {count:,} left out")
 
 
-def _rows(files: Sequence[Path], doing: str) -> Iterator["Row | BadRow"]:
+def _rows(files: Sequence[Path], doing: str) -> Iterator["ConversationRow | BadRow"]:
     """The rows of all files, with a bar; wrong files are told before anything is read."""
-    from training.data.rows import count_rows, read_rows
+    from paravt_training.data.rows import count_rows, read_rows
 
     total = sum(count_rows(file) for file in files)
     with _bar(doing) as tick:
@@ -164,9 +164,9 @@ def _rows(files: Sequence[Path], doing: str) -> Iterator["Row | BadRow"]:
                 yield row
 
 
-def _good(rows: Iterator["Row | BadRow"]) -> Iterator["Row"]:
+def _good(rows: Iterator["ConversationRow | BadRow"]) -> Iterator["ConversationRow"]:
     """Those that can be read; the others are told on stderr."""
-    from training.data.rows import BadRow
+    from paravt_training.data.rows import BadRow
 
     for row in rows:
         if isinstance(row, BadRow):
@@ -205,7 +205,7 @@ def _bar(doing: str) -> Iterator[Callable[[int], None]]:
 
 def _folders(root: Path | None, mapped: list[str]) -> "Folders":
     from paravt_infer.errors import SettingsError
-    from training.data.videos import Folders
+    from paravt_training.data.videos import Folders
 
     if root is not None and not root.is_dir():
         raise SettingsError(f"--videos {root}: no such folder; check the path")

@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from lmms_tasks.items import Row
+    from lmms_tasks.items import EvalResult
     from lmms_tasks.scoring.summary import Summary
     from paravt_infer.rollout import Usage
 
@@ -51,7 +51,7 @@ def evaluate(
     """Run benchmarks: every episode is kept as it ends, and naming the same --out goes on where it stopped."""
     from rich.console import Console
 
-    from cli.options import pairs
+    from paravt_cli.options import pairs
     from paravt_infer.errors import BackendError
 
     adapter_module, evaluation = lmms_eval_modules()
@@ -104,7 +104,7 @@ def task_files(videos: Sequence[str], fixture: Path | None) -> tuple[Path, list[
 
     if fixture is None:
         return INCLUDE, list(videos)
-    from cli.tasks import write_fixture
+    from paravt_cli.tasks import write_fixture
 
     folder = fixture.absolute()
     return write_fixture(folder), [*videos, str(folder)]
@@ -133,7 +133,7 @@ def lmms_eval_modules() -> tuple[Any, Any]:
     return adapter, evaluate
 
 
-def _print_tables(summaries: "dict[str, Summary]", rows: "Sequence[Row]") -> None:
+def _print_tables(summaries: "dict[str, Summary]", rows: "Sequence[EvalResult]") -> None:
     from rich.console import Console
 
     console = Console()
@@ -169,7 +169,7 @@ def summary_table(summaries: "dict[str, Summary]") -> "Table":
     return table
 
 
-def cost_table(rows: "Sequence[Row]") -> "Table":
+def cost_table(rows: "Sequence[EvalResult]") -> "Table":
     """What a question of each task cost, over the episodes that did not fail: means, and the spread of seconds."""
     from statistics import fmean
 

@@ -3,7 +3,7 @@
 import shlex
 import sys
 
-from cli.main import main
+from paravt_cli.main import main
 from paravt_infer import bundled
 
 

@@ -8,7 +8,7 @@ import sys
 import typer
 
 import paravt_infer
-from cli import ab, ask, data, doctor, eval, probe, rescore, samples, show, table1, tasks, train
+from paravt_cli import ab, ask, data, doctor, eval, probe, rescore, samples, show, table1, tasks, train
 
 app = typer.Typer(
     name="paravt",

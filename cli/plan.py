@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from training.plan import Line, Plan
+    from paravt_training.plan.estimate import Estimate, TrainingPlan
 
 
 def plan(
@@ -31,11 +31,11 @@ def plan(
     from rich.console import Console
 
     with Console(stderr=True).status("reading the recipe and the model's configuration"):
-        from training.plan import make_plan
-        from training.shape import load_any_recipe, shape_of
+        from paravt_training.plan.estimate import make_plan
+        from paravt_training.plan.sizes import load_any_recipe, run_sizes
 
         chosen = load_any_recipe(recipe, set_ or [])
-        made = make_plan(shape_of(chosen, gpus=gpus), gpu)
+        made = make_plan(run_sizes(chosen, gpus=gpus), gpu)
     if as_json:
         values = asdict(made)
         if made.shape.sampling:
@@ -45,7 +45,7 @@ def plan(
     _print(chosen.name, made, Console())
 
 
-def _print(name: str, plan: "Plan", console: "Console") -> None:
+def _print(name: str, plan: "TrainingPlan", console: "Console") -> None:
     """What does not fit, then a table a subject."""
     from rich.text import Text
 
@@ -91,7 +91,7 @@ def _print(name: str, plan: "Plan", console: "Console") -> None:
     say(f"Decoding videos, waiting for the longest answer and traffic between GPUs come on top{known}.", "dim")
 
 
-def _memory(title: str, lines: "list[Line]", there: float) -> "Table":
+def _memory(title: str, lines: "list[Estimate]", there: float) -> "Table":
     total = sum(line.value for line in lines)
     digits = 1 if total > 1e9 else 4  # the small model's
     rows = [(line.name, f"{line.value / 1e9:,.{digits}f}", line.how) for line in lines]

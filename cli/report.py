@@ -17,7 +17,7 @@ def report(
     from rich.console import Console
 
     with Console(stderr=True).status("drawing"):
-        from training.report import write_report
+        from paravt_training.report.page import write_report
 
         files = write_report(runs, out, seeds=seeds)
     for file in files:

@@ -15,7 +15,7 @@ def show(
     """Draw a saved rollout: the timeline, the windows, each sub-agent's evidence, the answer."""
     from rich.console import Console
 
-    from cli import view
+    from paravt_cli import view
     from paravt_infer.errors import SettingsError
     from paravt_infer.rollout import load
 

@@ -24,10 +24,10 @@ def table1(
     from paravt_infer.errors import SettingsError
 
     rule = get_scorer(scorer)
-    laid: dict[str, list[beside.Line]] = {}
+    laid: dict[str, list[beside.Table1Row]] = {}
     for folder in results:
         rows = beside.by_task(load_rows(folder), where=str(folder))
-        laid[str(folder)] = beside.lay_beside(rows, rule)
+        laid[str(folder)] = beside.compare_to_paper(rows, rule)
         if others := sorted(rows.keys() - COLUMNS.keys()):
             Console(stderr=True).print(f"{folder}: not in Table 1: {', '.join(others)}", style="dim", markup=False)
         if not laid[str(folder)]:

@@ -53,7 +53,7 @@ def write_fixture(folder: Path) -> Path:
     """Write the generated data of all tasks into `folder`; returns the include path of their task files."""
     from lmms_tasks.fixture import write_tasks
     from paravt_infer.errors import SettingsError
-    from training.world.seven import write_seven
+    from paravt_training.world.seven import write_seven
 
     try:
         write_seven(folder)

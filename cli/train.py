@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from cli.plan import plan
-from cli.report import report
+from paravt_cli.plan import plan
+from paravt_cli.report import report
 
 app = typer.Typer(help="Train a model.", no_args_is_help=True)
 
@@ -20,13 +20,13 @@ def sft(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint in out.")] = False,
 ) -> None:
-    """Fine-tune by a recipe in one process; for many GPUs: torchrun -m training.sft --recipe ..."""
+    """Fine-tune by a recipe in one process; for many GPUs: torchrun -m paravt_training.sft --recipe ..."""
     # Waiting threads that spin take the cores from the processes that make data. Read when torch is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    from training.recipe import load_recipe
+    from paravt_training.recipe import load_recipe
 
     chosen = load_recipe(recipe, set_ or [])
-    from training.sft import train
+    from paravt_training.sft import train
 
     print(train(chosen, resume=resume))
 
@@ -39,12 +39,12 @@ def grpo(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint in out.")] = False,
 ) -> None:
-    """Learn by rewards (PARA-GRPO and its ablations) in one process; for many GPUs: torchrun -m training.grpo ..."""
+    """Learn by rewards (PARA-GRPO and its ablations) in one process; many GPUs: torchrun -m paravt_training.grpo ..."""
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    from training.grpo_recipe import load_grpo_recipe
+    from paravt_training.grpo.recipe import load_grpo_recipe
 
     chosen = load_grpo_recipe(recipe, set_ or [])
-    from training.grpo import train
+    from paravt_training.grpo.trainer import train
 
     print(train(chosen, resume=resume))
 
@@ -57,7 +57,7 @@ def export(
     dtype: Annotated[str, typer.Option(help="bf16 or fp32.")] = "bf16",
 ) -> None:
     """Write a run's checkpoint as a folder that transformers and SGLang load."""
-    from training.export import export_run
+    from paravt_training.loop.export import export_run
 
     print(export_run(run, out, step=step, dtype=dtype))
 

@@ -16,10 +16,10 @@ from lmms_eval.protocol import ChatMessages
 from rich.console import Console
 
 from lmms_tasks.benchmarks import BENCHMARKS, Roots
-from lmms_tasks.items import Item, Row, save_rows
+from lmms_tasks.items import EvalResult, Item, save_rows
 from lmms_tasks.metrics import response_text
 from lmms_tasks.scoring.scorers import get_scorer
-from lmms_tasks.sweep import Arm, Model, note_run, sweep
+from lmms_tasks.sweep import Arm, EngineSpec, note_run, sweep
 from paravt_infer.errors import SettingsError
 from paravt_infer.questions import Question
 from paravt_infer.rollout import Rollout
@@ -28,7 +28,7 @@ from paravt_infer.settings import Settings
 OUT = "paravt-results"
 
 
-class Paravt(lmms):  # type: ignore[misc]
+class ParavtModel(lmms):  # type: ignore[misc]
     """Answers each request with an episode, all at once up to `concurrency`.
 
     Args:
@@ -77,12 +77,12 @@ class Paravt(lmms):  # type: ignore[misc]
                 raise SettingsError(f"{system_prompt}: the system prompt cannot be read ({error})") from None
         servers = tuple(filter(None, str(server).split(";")))
         self.settings = Settings.make(**values)
-        self.reached = Model(model=model, servers=servers, backend=backend, device=device, reader=reader)
+        self.reached = EngineSpec(model=model, servers=servers, backend=backend, device=device, reader=reader)
         if not str(concurrency).isdecimal() or int(concurrency) < 1:
             raise SettingsError(f"concurrency must be a whole number from 1 on, not {concurrency}")
         self.concurrency, self.out = int(concurrency), Path(out)
         self.roots = Roots.make(filter(None, videos.split(";")))
-        self.rows: list[Row] = []
+        self.rows: list[EvalResult] = []
         self.failed = 0
 
     def generate_until(self, requests: list[Instance]) -> list[GenerationResult]:
@@ -96,7 +96,9 @@ class Paravt(lmms):  # type: ignore[misc]
         arm = Arm(questions=questions, settings=self.settings, out=self.out, title=title)
         (rollouts,) = sweep(self.reached, [arm], concurrency=self.concurrency, describe=running.describe)
         self._report(requests, rollouts, time.monotonic() - began)
-        self._keep([Row(item=one, rollout=r) for one, r in zip(asked, rollouts, strict=True) if isinstance(one, Item)])
+        self._keep(
+            [EvalResult(item=one, rollout=r) for one, r in zip(asked, rollouts, strict=True) if isinstance(one, Item)]
+        )
         return [_result(rollout, isinstance(one, Item)) for one, rollout in zip(asked, rollouts, strict=True)]
 
     def loglikelihood(self, requests: list[Instance]) -> list[tuple[float, bool]]:
@@ -155,7 +157,7 @@ class Paravt(lmms):  # type: ignore[misc]
         if len(broken) > 5:
             console.print(f"... and {len(broken) - 5} more; {self.out} says why", style="red", markup=False)
 
-    def _keep(self, rows: list[Row]) -> None:
+    def _keep(self, rows: list[EvalResult]) -> None:
         """Write each task's rows, and how they were made."""
         self.rows += rows
         for task in dict.fromkeys(row.item.task for row in rows):
@@ -183,7 +185,7 @@ class _Running:
     def describe(self, rollout: Rollout) -> str:
         item = self.items.get(rollout.question.model_dump_json())
         if item is not None:
-            row = Row(item=item, rollout=rollout)
+            row = EvalResult(item=item, rollout=rollout)
             if not row.failed:
                 self.scores.append(self.scorer.score(row))
         return f"score {100 * sum(self.scores) / len(self.scores):.1f}" if self.scores else ""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
 
-from lmms_tasks.items import Row, write_whole
+from lmms_tasks.items import EvalResult, write_whole
 from lmms_tasks.scoring.base import Scorer
 from paravt_infer.errors import SettingsError
 
@@ -46,7 +46,7 @@ class Pair(_Record):
         return self.a is not None and self.b is not None and (self.a >= RIGHT) != (self.b >= RIGHT)
 
 
-class Arm(_Record):
+class ArmStatistics(_Record):
     """One arm's figures over the scored pairs; None where there is no such pair."""
 
     failed: int
@@ -70,15 +70,15 @@ class Arm(_Record):
     calls: float | None
 
 
-class Part(_Record):
+class ComparisonStatistics(_Record):
     """The comparison over some questions: all of them, or one task's."""
 
     pairs: int
     """Questions that both arms answered, or said they could not: what all figures are over."""
     left_out: int
     """Questions in which either arm's episode failed."""
-    a: Arm
-    b: Arm
+    a: ArmStatistics
+    b: ArmStatistics
     difference: float | None
     """Mean score of the second arm less the first one's, in percentage points."""
     interval: tuple[float, float] | None
@@ -100,15 +100,20 @@ class Comparison(_Record):
     scorer: str
     seed: int
     """Of the bootstrap."""
-    overall: Part
+    overall: ComparisonStatistics
     """All questions alike, whatever their task: no macro average."""
-    tasks: dict[str, Part]
+    tasks: dict[str, ComparisonStatistics]
     pairs: list[Pair]
     """All questions, in the first arm's order."""
 
 
 def compare(
-    a: Sequence[Row], b: Sequence[Row], scorer: Scorer, *, names: tuple[str, str] = ("a", "b"), seed: int = 0
+    a: Sequence[EvalResult],
+    b: Sequence[EvalResult],
+    scorer: Scorer,
+    *,
+    names: tuple[str, str] = ("a", "b"),
+    seed: int = 0,
 ) -> Comparison:
     """Score both arms and compare them.
 
@@ -144,7 +149,7 @@ def compare(
     )
 
 
-def match(a: Sequence[Row], b: Sequence[Row]) -> list[tuple[Row, Row]]:
+def match(a: Sequence[EvalResult], b: Sequence[EvalResult]) -> list[tuple[EvalResult, EvalResult]]:
     """The arms' rows of each question, in the first arm's order.
 
     Raises:
@@ -165,8 +170,8 @@ def match(a: Sequence[Row], b: Sequence[Row]) -> list[tuple[Row, Row]]:
     return [(row, second[key]) for key, row in first.items()]
 
 
-def _by_question(rows: Sequence[Row], arm: str) -> dict[tuple[str, str], Row]:
-    found: dict[tuple[str, str], Row] = {}
+def _by_question(rows: Sequence[EvalResult], arm: str) -> dict[tuple[str, str], EvalResult]:
+    found: dict[tuple[str, str], EvalResult] = {}
     for row in rows:
         key = row.item.task, row.item.question.id
         if key in found:
@@ -175,7 +180,7 @@ def _by_question(rows: Sequence[Row], arm: str) -> dict[tuple[str, str], Row]:
     return found
 
 
-def _part(triples: Sequence[tuple[Pair, Row, Row]], seed: int) -> Part:
+def _part(triples: Sequence[tuple[Pair, EvalResult, EvalResult]], seed: int) -> ComparisonStatistics:
     import numpy as np
     from scipy.stats import binomtest
 
@@ -186,7 +191,7 @@ def _part(triples: Sequence[tuple[Pair, Row, Row]], seed: int) -> Part:
     only_b = sum(second >= RIGHT > first for first, second in zip(a, b, strict=True))
     seconds = [(one.rollout.usage.seconds, other.rollout.usage.seconds) for _, one, other in kept]
     ratios = [second / first for first, second in seconds if first > 0]
-    return Part(
+    return ComparisonStatistics(
         pairs=len(kept),
         left_out=len(triples) - len(kept),
         a=_arm([one for _, one, _ in kept], a, failed=sum(pair.a is None for pair, _, _ in triples)),
@@ -200,13 +205,13 @@ def _part(triples: Sequence[tuple[Pair, Row, Row]], seed: int) -> Part:
     )
 
 
-def _arm(rows: Sequence[Row], scores: Sequence[float], *, failed: int) -> Arm:
+def _arm(rows: Sequence[EvalResult], scores: Sequence[float], *, failed: int) -> ArmStatistics:
     import numpy as np
 
     usages = [row.rollout.usage for row in rows]
     seconds = [usage.seconds for usage in usages]
     p50, p95 = (float(value) for value in np.percentile(seconds, [50, 95])) if seconds else (None, None)
-    return Arm(
+    return ArmStatistics(
         failed=failed,
         no_answer=sum(row.rollout.status == "no_answer" for row in rows),
         right=sum(score >= RIGHT for score in scores),
@@ -258,7 +263,7 @@ def bootstrap_interval(strata: Sequence[Sequence[float]], *, seed: int = 0) -> t
     return float(low), float(high)
 
 
-def pairs_table(comparison: Comparison, a: Sequence[Row], b: Sequence[Row]) -> Any:
+def pairs_table(comparison: Comparison, a: Sequence[EvalResult], b: Sequence[EvalResult]) -> Any:
     """A pyarrow table, one line a question.
 
     Columns: task, id, gold, then for each arm (`a_`, `b_`) status, answer, score (0 to 1, null where failed), seconds
@@ -287,7 +292,7 @@ def pairs_table(comparison: Comparison, a: Sequence[Row], b: Sequence[Row]) -> A
     return pa.table(columns).replace_schema_metadata(named)
 
 
-def save_pairs(comparison: Comparison, a: Sequence[Row], b: Sequence[Row], path: Path) -> None:
+def save_pairs(comparison: Comparison, a: Sequence[EvalResult], b: Sequence[EvalResult], path: Path) -> None:
     """Write `pairs_table` as Parquet, whole or not at all. Raises SettingsError where it cannot be written."""
     import pyarrow.parquet as pq
 
@@ -372,7 +377,7 @@ def short_names(names: tuple[str, str]) -> tuple[str, str]:
     return (first, second) if first and second and first != second else names
 
 
-def sentences(part: Part, names: tuple[str, str]) -> list[str]:
+def sentences(part: ComparisonStatistics, names: tuple[str, str]) -> list[str]:
     """What the numbers say, in words; also what they do not."""
     said = []
     if part.difference is None:

@@ -11,13 +11,13 @@ from pydantic_core import to_json
 from tenacity import RetryError
 
 from lmms_tasks.benchmarks import BENCHMARKS, INCLUDE, Roots, get_benchmark
-from lmms_tasks.items import Item, Row, load_rows, save_rows, write_whole
+from lmms_tasks.items import EvalResult, Item, load_rows, save_rows, write_whole
 from lmms_tasks.scoring.scorers import get_scorer
 from lmms_tasks.scoring.summary import Summary, summarise
 from paravt_infer.errors import SettingsError
 
 if TYPE_CHECKING:
-    from lmms_tasks.adapter import Paravt
+    from lmms_tasks.adapter import ParavtModel
 
 RESULTS = "results.json"
 
@@ -58,7 +58,7 @@ class Outcome:
 
 
 def evaluate(
-    adapter: "Paravt",
+    adapter: "ParavtModel",
     tasks: Sequence[str],
     *,
     include: Path = INCLUDE,
@@ -171,7 +171,7 @@ def _cut(name: str, task: Any, shard: Shard) -> None:
         documents[split] = documents[split].select(range(shard.number, count, shard.of))
 
 
-def summaries_of(rows: Sequence[Row], scorer: str = "paravt") -> dict[str, Summary]:
+def summaries_of(rows: Sequence[EvalResult], scorer: str = "paravt") -> dict[str, Summary]:
     """A summary a task, in the rows' order."""
     chosen = get_scorer(scorer)
     tasks = dict.fromkeys(row.item.task for row in rows)
@@ -192,7 +192,7 @@ def merge(folders: Sequence[Path], out: Path) -> dict[str, Summary]:
         SettingsError: the same question twice with different answers, shards that were run differently, or one of
             them is missing.
     """
-    rows: dict[tuple[str, str], tuple[Row, Path]] = {}
+    rows: dict[tuple[str, str], tuple[EvalResult, Path]] = {}
     how: dict[str, Path] = {}
     for folder in folders:
         for row in load_rows(folder):

@@ -27,7 +27,7 @@ class Item(BaseModel):
     """What breakdowns go by, such as {"duration": "short", "domain": "Knowledge"}."""
 
 
-class Row(BaseModel):
+class EvalResult(BaseModel):
     """An item and the episode that answered it, or failed to."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
@@ -41,7 +41,7 @@ class Row(BaseModel):
         return self.rollout.status not in ("answered", "no_answer")
 
 
-def save_rows(rows: Iterable[Row], path: Path) -> None:
+def save_rows(rows: Iterable[EvalResult], path: Path) -> None:
     """Write rows as Parquet, whole or not at all: plain columns to look at, and both records as JSON.
 
     Raises:
@@ -71,7 +71,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
         raise SettingsError(f"{path}: cannot be written ({error.strerror}); name another place") from None
 
 
-def _columns(rows: list[Row]) -> "dict[str, object]":
+def _columns(rows: list[EvalResult]) -> "dict[str, object]":
     import pyarrow as pa
 
     def texts(values: Iterable[str | None]) -> object:
@@ -94,7 +94,7 @@ def _columns(rows: list[Row]) -> "dict[str, object]":
     }
 
 
-def load_rows(path: Path) -> Iterator[Row]:
+def load_rows(path: Path) -> Iterator[EvalResult]:
     """The rows of a file that `save_rows` wrote, or of all of them in a folder (`*.parquet`, by name).
 
     Raises:
@@ -120,8 +120,8 @@ def load_rows(path: Path) -> Iterator[Row]:
             raise SettingsError(f"{file}: not a file of results ({str(error).splitlines()[0]})") from None
 
 
-def _row(item: str, rollout: str, *, where: str) -> Row:
+def _row(item: str, rollout: str, *, where: str) -> EvalResult:
     try:
-        return Row(item=Item.model_validate_json(item), rollout=from_json(rollout, where=where))
+        return EvalResult(item=Item.model_validate_json(item), rollout=from_json(rollout, where=where))
     except ValidationError as error:
         raise SettingsError(f"{where}: not a saved item ({first_fault(error, 'field')})") from None

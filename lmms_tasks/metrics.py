@@ -1,7 +1,7 @@
 """What the tasks' YAML files name: a document's video and question, and what is made of a response.
 
-lmms-eval's table and this project's own come from one place: each document's value is a `Row`, and every metric is
-what `lmms_tasks.scoring.summary` makes of those rows.
+lmms-eval's table and this project's own come from one place: each document's value is an `EvalResult`, and every
+metric is what `lmms_tasks.scoring.summary` makes of those rows.
 """
 
 import functools
@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lmms_tasks.benchmarks import Benchmark, Doc, get_benchmark
-from lmms_tasks.items import Row
+from lmms_tasks.items import EvalResult
 from paravt_infer.answers import read_answer, read_choice, read_span
-from paravt_infer.protocols.direct import Direct
+from paravt_infer.protocols.direct import DirectProtocol
 from paravt_infer.questions import Question
 from paravt_infer.rollout import Rollout
 
@@ -54,7 +54,7 @@ def doc_to_text(benchmark: Benchmark, doc: Doc) -> str:
 
     Without subtitles too: which lines to show hangs on the frames a model samples, which the engine alone knows.
     """
-    return Direct().question_text(benchmark.item(doc).question)
+    return DirectProtocol().question_text(benchmark.item(doc).question)
 
 
 def doc_to_target(benchmark: Benchmark, doc: Doc) -> str:
@@ -65,7 +65,9 @@ def doc_to_target(benchmark: Benchmark, doc: Doc) -> str:
 def process_results(benchmark: Benchmark, doc: Doc, results: Sequence[str]) -> dict[str, dict[str, Any]]:
     """For each metric that the document counts for: the metric's name and the document's row, for `aggregate`."""
     item = benchmark.item(doc)
-    row = Row(item=item, rollout=_heard(item.question, results[0])).model_dump(mode="json", exclude_defaults=True)
+    row = EvalResult(item=item, rollout=_heard(item.question, results[0])).model_dump(
+        mode="json", exclude_defaults=True
+    )
     groups = (f"accuracy_{re.sub(r'[^A-Za-z0-9]+', '_', item.groups[key])}" for key in benchmark.groups)
     return {name: {"metric": name, "row": row} for name in (*benchmark.metrics, *groups, "failed", "no_answer")}
 
@@ -94,7 +96,7 @@ def aggregate(values: Sequence[dict[str, Any]]) -> float:
     from lmms_tasks.scoring.summary import summarise
 
     metric = values[0]["metric"]
-    summary = summarise([Row.model_validate(value["row"]) for value in values], get_scorer("paravt"))
+    summary = summarise([EvalResult.model_validate(value["row"]) for value in values], get_scorer("paravt"))
     if metric in ("failed", "no_answer"):
         return float(getattr(summary, metric))
     return summary.metrics["accuracy" if metric.startswith("accuracy_") else metric]

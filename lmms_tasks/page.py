@@ -12,8 +12,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from lmms_tasks.compare import ROWS, Comparison, Part, against, match, sentences, short_names
-from lmms_tasks.items import Item, Row, write_whole
+from lmms_tasks.compare import ROWS, Comparison, ComparisonStatistics, against, match, sentences, short_names
+from lmms_tasks.items import EvalResult, Item, write_whole
 from paravt_infer.answers import read_span
 from paravt_infer.budget import HISTORY, SYSTEM, predicted_parallel, predicted_sequential
 from paravt_infer.rollout import Evidence, Rollout
@@ -67,7 +67,9 @@ def _short(value: float) -> float:
     return int(tidy) if tidy == int(tidy) else tidy
 
 
-def write_page(comparison: Comparison, a: Sequence[Row], b: Sequence[Row], path: Path, *, title: str) -> None:
+def write_page(
+    comparison: Comparison, a: Sequence[EvalResult], b: Sequence[EvalResult], path: Path, *, title: str
+) -> None:
     """Write the page: one file that can be mailed.
 
     Frames are read from the rollouts' videos; where one is gone, the page says so. Not to be called from within a
@@ -111,7 +113,7 @@ def _printable(text: str) -> str:
     return "".join(c for c in text if c in "\n\t" or c.isprintable())
 
 
-def _figures(part: Part) -> list[list[str]]:
+def _figures(part: ComparisonStatistics) -> list[list[str]]:
     """The table of both arms: label, first, second, second by first."""
     shown = []
     for label, field, form, way in ROWS:
@@ -134,7 +136,7 @@ def _forest(comparison: Comparison) -> dict[str, Any] | None:
     return {"parts": drawn, "axis": Axis.over(min(ends) - room, max(ends) + room, count=5)}
 
 
-def _plots(comparison: Comparison, a: Sequence[Row], b: Sequence[Row]) -> dict[str, Any]:
+def _plots(comparison: Comparison, a: Sequence[EvalResult], b: Sequence[EvalResult]) -> dict[str, Any]:
     import numpy as np
 
     scored = {(pair.task, pair.id) for pair in comparison.pairs if pair.scored}
@@ -185,7 +187,7 @@ def _budget(arms: Sequence[Sequence[Rollout]]) -> dict[str, Any]:
     }
 
 
-def _flips(comparison: Comparison, a: Sequence[Row], b: Sequence[Row]) -> list[dict[str, Any]]:
+def _flips(comparison: Comparison, a: Sequence[EvalResult], b: Sequence[EvalResult]) -> list[dict[str, Any]]:
     """The flipped questions that are shown: the question, and for each arm its answer, score and windows."""
     flipped = [(pair, rows) for pair, rows in zip(comparison.pairs, match(a, b), strict=True) if pair.flipped][:FLIPPED]
     calls = [(row.rollout, call) for _, rows in flipped for row in rows for call in row.rollout.evidence]

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 import paravt_infer
-from lmms_tasks.items import Row
+from lmms_tasks.items import EvalResult
 from lmms_tasks.scoring.base import NamedScorer, said
 from lmms_tasks.scoring.summary import Summary, summarise_scores
 from paravt_infer.errors import BackendError, SettingsError
@@ -55,7 +55,9 @@ class Rescored(_Record):
     """Of this package, whose rules these are."""
 
 
-def rescore(rows: Iterable[Row], scorers: Sequence[NamedScorer], *, done: Callable[[], Any] = lambda: None) -> Rescored:
+def rescore(
+    rows: Iterable[EvalResult], scorers: Sequence[NamedScorer], *, done: Callable[[], Any] = lambda: None
+) -> Rescored:
     """Every task's rows under every scorer. No episode is run again.
 
     A scorer that has no rule for a task is left out of it, and a row that a judge did not reply to has no score:
@@ -67,7 +69,7 @@ def rescore(rows: Iterable[Row], scorers: Sequence[NamedScorer], *, done: Callab
     Raises:
         SettingsError: no rows; or no scorer could score any of them, with the first reason.
     """
-    by_task: dict[str, list[Row]] = {}
+    by_task: dict[str, list[EvalResult]] = {}
     for row in rows:
         by_task.setdefault(row.item.task, []).append(row)
     if not by_task:
@@ -80,7 +82,7 @@ def rescore(rows: Iterable[Row], scorers: Sequence[NamedScorer], *, done: Callab
     return Rescored(scorers=facts, tasks=tasks)
 
 
-def _task(task: str, rows: list[Row], scorers: Sequence[NamedScorer], done: Callable[[], Any]) -> TaskScores:
+def _task(task: str, rows: list[EvalResult], scorers: Sequence[NamedScorer], done: Callable[[], Any]) -> TaskScores:
     summaries: dict[str, Summary] = {}
     faults: dict[str, list[str]] = {}
     scores: dict[str, list[float | None]] = {}
@@ -114,10 +116,10 @@ def _has_headline(summary: Summary) -> bool:
     return not math.isnan(summary.headline.value)
 
 
-def _scores(rows: list[Row], scorer: NamedScorer, done: Callable[[], Any]) -> list[float | BackendError | None]:
+def _scores(rows: list[EvalResult], scorer: NamedScorer, done: Callable[[], Any]) -> list[float | BackendError | None]:
     """One a row: None where the episode failed, the error where a judge did.  # [rows]"""
 
-    def score(row: Row) -> float | BackendError | None:
+    def score(row: EvalResult) -> float | BackendError | None:
         try:
             return None if row.failed else scorer.score(row)
         except BackendError as error:

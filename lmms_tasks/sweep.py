@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from lmms_tasks.items import write_whole
 from paravt_infer.agent import Engine
 from paravt_infer.backends import open_backend
-from paravt_infer.journal import Asked, Journal
+from paravt_infer.journal import Journal, ResumableRun
 from paravt_infer.questions import Question
 from paravt_infer.rollout import Rollout
 from paravt_infer.settings import Settings
@@ -27,7 +27,7 @@ JOURNAL = "journal.jsonl"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Model:
+class EngineSpec:
     """What answers, and how it is reached."""
 
     model: str | None = None
@@ -63,7 +63,7 @@ class Arm:
 
 
 def sweep(
-    model: Model,
+    model: EngineSpec,
     arms: Sequence[Arm],
     *,
     concurrency: int = 8,
@@ -83,7 +83,7 @@ def sweep(
 
 
 async def _sweep(
-    model: Model, arms: Sequence[Arm], concurrency: int, block: int | None, describe: Callable[[Rollout], str]
+    model: EngineSpec, arms: Sequence[Arm], concurrency: int, block: int | None, describe: Callable[[Rollout], str]
 ) -> list[list[Rollout]]:
     console = Console(stderr=True)
     columns = (
@@ -91,7 +91,7 @@ async def _sweep(
         *(TimeRemainingColumn(), TextColumn("{task.fields[said]}")),
     )
     async with model.engine(arms[0].settings) as engine:
-        asked = [Asked(engine, arm.questions, Journal(arm.out / JOURNAL), settings=arm.settings) for arm in arms]
+        asked = [ResumableRun(engine, arm.questions, Journal(arm.out / JOURNAL), settings=arm.settings) for arm in arms]
         for arm, one in zip(arms, asked, strict=True):
             if one.reused:
                 line = f"{arm.title}: {one.reused} of {len(one.questions)} are in {arm.out} already"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict
 
 from lmms_tasks.compare import bootstrap_interval
-from lmms_tasks.items import Row
+from lmms_tasks.items import EvalResult
 from lmms_tasks.scoring.base import Scorer
 from lmms_tasks.scoring.summary import summarise_scores
 from lmms_tasks.table1_numbers import COLUMNS, NOTES, PARAVT, PUBLISHED, SIZES, SOURCE
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
-class Line(BaseModel):
+class Table1Row(BaseModel):
     """One benchmark of the table, with our result. Numbers are in percent, differences in percentage points."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
@@ -47,9 +47,9 @@ class Line(BaseModel):
         return self.count + self.failed < self.size
 
 
-def by_task(rows: Iterable[Row], *, where: str = "results") -> dict[str, list[Row]]:
+def by_task(rows: Iterable[EvalResult], *, where: str = "results") -> dict[str, list[EvalResult]]:
     """Rows by their task. Raises SettingsError, which names `where`, for a question that is there twice."""
-    sorted_out: dict[str, list[Row]] = {}
+    sorted_out: dict[str, list[EvalResult]] = {}
     seen: set[tuple[str, str]] = set()
     for row in rows:
         key = row.item.task, row.item.question.id
@@ -60,7 +60,7 @@ def by_task(rows: Iterable[Row], *, where: str = "results") -> dict[str, list[Ro
     return sorted_out
 
 
-def lay_beside(rows: Mapping[str, Sequence[Row]], scorer: Scorer, *, seed: int = 0) -> list[Line]:
+def compare_to_paper(rows: Mapping[str, Sequence[EvalResult]], scorer: Scorer, *, seed: int = 0) -> list[Table1Row]:
     """Our results as lines of Table 1, in its order; tasks that are not in it are passed over.
 
     Args:
@@ -70,7 +70,7 @@ def lay_beside(rows: Mapping[str, Sequence[Row]], scorer: Scorer, *, seed: int =
     return [_line(task, rows[task], scorer, seed) for task in COLUMNS if rows.get(task)]
 
 
-def _line(task: str, rows: Sequence[Row], scorer: Scorer, seed: int) -> Line:
+def _line(task: str, rows: Sequence[EvalResult], scorer: Scorer, seed: int) -> Table1Row:
     scores = [None if row.failed else scorer.score(row) for row in rows]
     headline = summarise_scores(rows, scorer.name, scores).headline
     strata: dict[str, list[float]] = {}
@@ -83,7 +83,7 @@ def _line(task: str, rows: Sequence[Row], scorer: Scorer, seed: int) -> Line:
     ours = headline.value if count else None
     interval = bootstrap_interval(list(strata.values()), seed=seed)
     paper = PARAVT.numbers[task]
-    return Line(
+    return Table1Row(
         task=task,
         metric=headline.name,
         count=count,
@@ -97,7 +97,7 @@ def _line(task: str, rows: Sequence[Row], scorer: Scorer, seed: int) -> Line:
     )
 
 
-def table(lines: Sequence[Line], *, title: str, every: bool = False) -> "RenderableType":
+def table(lines: Sequence[Table1Row], *, title: str, every: bool = False) -> "RenderableType":
     """The lines for a terminal.
 
     Args:
@@ -132,7 +132,7 @@ def table(lines: Sequence[Line], *, title: str, every: bool = False) -> "Rendera
     return Group(*parts)
 
 
-def _paper_layout(lines: Sequence[Line]) -> "RenderableType":
+def _paper_layout(lines: Sequence[Table1Row]) -> "RenderableType":
     """Every model of Table 1, its number and what ours is above (+) or below (-) it."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table

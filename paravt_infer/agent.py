@@ -5,16 +5,16 @@ import platform
 import time
 import uuid
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Literal
 
 import paravt_infer
 from paravt_infer.answers import Reading, read_answer, read_choice
-from paravt_infer.backends.base import Backend, Request, Sampling, seed_for
+from paravt_infer.backends.base import Backend, Request, SamplingParams, seed_for
 from paravt_infer.budget import account
 from paravt_infer.chat import Message
-from paravt_infer.dispatch import Scene, frame_refs, keep, run_calls
+from paravt_infer.dispatch import EpisodeContext, frame_refs, keep, run_calls
 from paravt_infer.errors import ParavtError, SettingsError
 from paravt_infer.model import fingerprint
 from paravt_infer.protocols import Protocol, get_protocol
@@ -203,7 +203,7 @@ class _Episode:
             ),
             reader=engine.store.pool.reader,
             versions=engine._versions,
-            started_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            started_at=datetime.now(UTC).isoformat(timespec="seconds"),
         )
         self._on_change = on_change
 
@@ -230,7 +230,7 @@ class _Episode:
             self.changed()
         return rollout
 
-    async def _open(self) -> tuple[Scene, list[Message]]:
+    async def _open(self) -> tuple[EpisodeContext, list[Message]]:
         """Probe the video, decode the overview, and write the conversation's start."""
         question, settings, rollout = self.question, self.settings, self.rollout
         store = self.engine.store
@@ -245,7 +245,7 @@ class _Episode:
         rollout.overview = frame_refs(frames, sizing)
         rollout.overview_seconds = self.now()
         self.changed()
-        scene = Scene(
+        scene = EpisodeContext(
             episode=rollout.id,
             began=self.began,
             question=question,
@@ -261,7 +261,7 @@ class _Episode:
         shown = shown_at(subtitles, [frame.time for frame in frames])
         return scene, self.protocol.opening(question, frames, info.duration, shown)
 
-    async def _answer(self, opened: tuple[Scene, list[Message]]) -> None:
+    async def _answer(self, opened: tuple[EpisodeContext, list[Message]]) -> None:
         """Turn after turn, until there is an answer or the last turn has been asked for one."""
         scene, messages = opened
         settings, protocol, rollout = self.settings, self.protocol, self.rollout
@@ -306,7 +306,7 @@ class _Episode:
             messages=list(talk.messages),
             tools=protocol.tools(),
             frames=list(talk.frames),
-            sampling=Sampling(
+            sampling=SamplingParams(
                 max_new_tokens=settings.max_new_tokens,
                 temperature=settings.temperature,
                 top_p=settings.top_p,

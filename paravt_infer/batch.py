@@ -9,7 +9,7 @@ from typing import Any
 
 from paravt_infer.agent import Engine
 from paravt_infer.errors import SettingsError
-from paravt_infer.journal import Asked, Journal
+from paravt_infer.journal import Journal, ResumableRun
 from paravt_infer.questions import Question
 from paravt_infer.rollout import Rollout, load, save
 from paravt_infer.settings import Settings
@@ -46,7 +46,7 @@ class Batch:
     async def run(self, engine: Engine, *, concurrency: int = 8) -> AsyncGenerator[Rollout, None]:
         """All rollouts: those already there first, the others as they finish; then `out` is written."""
         earlier = load(self.out) if self.out.is_file() else ()
-        asked = Asked(engine, self.questions, Journal(self.journal), settings=self.settings, earlier=earlier)
+        asked = ResumableRun(engine, self.questions, Journal(self.journal), settings=self.settings, earlier=earlier)
         async with aclosing(asked.run(concurrency=concurrency)) as rollouts:
             async for rollout in rollouts:
                 yield rollout

@@ -8,7 +8,7 @@ _HERE = Path(__file__).parent
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sample:
+class SampleVideo:
     """A video that ships, and a question about it with the right answer."""
 
     path: str
@@ -22,11 +22,11 @@ class Sample:
         return asdict(self)
 
 
-def samples() -> list[Sample]:
+def samples() -> list[SampleVideo]:
     """The sample videos, paths absolute."""
     folder = _HERE / "samples"
     listed = json.loads((folder / "samples.json").read_text(encoding="utf-8"))
-    return [Sample(**{**one, "path": str(folder / one["path"])}) for one in listed]
+    return [SampleVideo(**{**one, "path": str(folder / one["path"])}) for one in listed]
 
 
 def checkpoint() -> Path:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from paravt_infer.backends.base import Backend, Generation, Request, Sampling, seed_for
+from paravt_infer.backends.base import Backend, Generation, Request, SamplingParams, seed_for
 from paravt_infer.errors import BackendError, ModelError, VideoError
-from paravt_infer.protocols import Protocol, Told
+from paravt_infer.protocols import Protocol, ToolResult
 from paravt_infer.questions import Question, Subtitle, shown_at
 from paravt_infer.rollout import Evidence, FrameRef, Generated
 from paravt_infer.settings import Settings
@@ -22,7 +22,7 @@ CUT = " [cut]"
 
 
 @dataclass(kw_only=True)
-class Scene:
+class EpisodeContext:
     """What the calls of one episode share."""
 
     episode: str
@@ -56,7 +56,9 @@ def frame_refs(frames: Sequence[Frame], sizing: FrameSizing) -> list[FrameRef]:
     ]
 
 
-async def run_calls(scene: Scene, turn: int, parsed: Sequence[ParsedCall], evidence: list[Evidence]) -> list[Told]:
+async def run_calls(
+    scene: EpisodeContext, turn: int, parsed: Sequence[ParsedCall], evidence: list[Evidence]
+) -> list[ToolResult]:
     """Run a turn's calls and return what each of them tells the main agent, in their order.
 
     Appends a record of each call to `evidence` at once and fills it as the call proceeds. Calls beyond the
@@ -97,7 +99,7 @@ async def run_calls(scene: Scene, turn: int, parsed: Sequence[ParsedCall], evide
         for task in decodes.values():
             task.cancel()
     return [
-        Told(
+        ToolResult(
             window=(record.used[0], record.used[1]) if record.used else None,
             text=record.text,
             frames=decodes[number].result() if record.status == "ok" and scene.settings.evidence == "frames" else (),
@@ -107,7 +109,7 @@ async def run_calls(scene: Scene, turn: int, parsed: Sequence[ParsedCall], evide
     ]
 
 
-def _checked(scene: Scene, call: ParsedCall, position: int, evidence: Sequence[Evidence]) -> Window:
+def _checked(scene: EpisodeContext, call: ParsedCall, position: int, evidence: Sequence[Evidence]) -> Window:
     """The window to look at. Raises CallFault where the call cannot or need not run."""
     settings = scene.settings
     limit = 1 if settings.dispatch == "sequential" else settings.max_calls
@@ -139,13 +141,13 @@ def _fail(record: Evidence, fault: CallFault) -> None:
     record.status, record.fault, record.text = "error", fault.fault.value, str(fault)
 
 
-async def _decode(scene: Scene, window: Window) -> list[Frame]:
+async def _decode(scene: EpisodeContext, window: Window) -> list[Frame]:
     settings = scene.settings
     times = sample_times(window.start, window.end, fps=settings.fps, limit=settings.window_frames)
     return await scene.store.frames(scene.question.video, times, scene.sizing)
 
 
-async def _run(scene: Scene, record: Evidence, examine: Coroutine[Any, Any, None]) -> None:
+async def _run(scene: EpisodeContext, record: Evidence, examine: Coroutine[Any, Any, None]) -> None:
     """One call, from decoding to evidence. Never raises but when cancelled: what goes wrong is an error response."""
     record.started = scene.now()
     record.status = "decoding"
@@ -154,7 +156,7 @@ async def _run(scene: Scene, record: Evidence, examine: Coroutine[Any, Any, None
         await asyncio.wait_for(examine, scene.settings.call_seconds)
     except CallFault as fault:
         _fail(record, fault)
-    except asyncio.TimeoutError:
+    except TimeoutError:
         late = f"no evidence within {scene.settings.call_seconds:g} s; use the other evidence or ask again"
         _fail(record, CallFault(Fault.SUB_AGENT_LATE, late))
     finally:
@@ -163,7 +165,11 @@ async def _run(scene: Scene, record: Evidence, examine: Coroutine[Any, Any, None
 
 
 async def _examine(
-    scene: Scene, record: Evidence, window: Window, decodes: "dict[int, asyncio.Task[list[Frame]]]", number: int
+    scene: EpisodeContext,
+    record: Evidence,
+    window: Window,
+    decodes: "dict[int, asyncio.Task[list[Frame]]]",
+    number: int,
 ) -> None:
     """Look at the window of the turn's call `number`. Raises CallFault."""
     try:
@@ -184,7 +190,7 @@ async def _examine(
     record.status = "ok"
 
 
-async def _summarise(scene: Scene, record: Evidence, window: Window, frames: list[Frame], number: int) -> None:
+async def _summarise(scene: EpisodeContext, record: Evidence, window: Window, frames: list[Frame], number: int) -> None:
     """A sub-agent looks at the window's frames and says what it sees."""
     settings, backend = scene.settings, scene.backend
     messages = scene.protocol.look(
@@ -201,7 +207,7 @@ async def _summarise(scene: Scene, record: Evidence, window: Window, frames: lis
             ids=generated.fed_ids,
             messages=messages,
             frames=frames,
-            sampling=Sampling(
+            sampling=SamplingParams(
                 max_new_tokens=settings.summary_tokens,
                 temperature=settings.temperature,
                 top_p=settings.top_p,

@@ -86,7 +86,7 @@ class Journal:
             self._file = None
 
 
-class Asked:
+class ResumableRun:
     """Questions that one engine is to answer, each once, over any number of runs.
 
     Args:

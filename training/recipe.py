@@ -23,11 +23,11 @@ MINI = "mini"
 """The name of the model that is made anew, in place of a folder or a hub id."""
 
 
-class Part(BaseModel):
+class ConfigModel(BaseModel):
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, frozen=True)
 
 
-class MiniShape(Part):
+class MiniShape(ConfigModel):
     """The sizes of the small model that a run from `mini` begins with."""
 
     layers: int = Field(default=4, ge=1)
@@ -47,7 +47,7 @@ class MiniShape(Part):
     """At most so many tokens before tags and special ones are added."""
 
 
-class ModelPart(Part):
+class ModelConfig(ConfigModel):
     """What is trained."""
 
     start: str = MINI
@@ -61,7 +61,7 @@ class ModelPart(Part):
         return str(bundled.checkpoint()) if start == "bundled" else start
 
 
-class WorldData(Part):
+class WorldData(ConfigModel):
     """The sample world, without end, from a seed. Frames are drawn, no file is read."""
 
     kind: Literal["world"]
@@ -76,7 +76,7 @@ class WorldData(Part):
     """The part of the traces whose frames have a coarse picture codec's faults."""
 
 
-class ParquetData(Part):
+class ParquetData(ConfigModel):
     """Parquet files of conversations: `messages` as a JSON string, videos as parts of them."""
 
     kind: Literal["parquet"]
@@ -95,8 +95,8 @@ class ParquetData(Part):
     """Of the order in which rows are visited; another one each epoch."""
 
 
-class MixPart(Part):
-    """Weights of the sample world's kinds of trace, as in `training.world.stream.Mix`; and of shorter ones."""
+class TraceMix(ConfigModel):
+    """Weights of the sample world's kinds of trace, as in `paravt_training.world.stream.Mix`; and of shorter ones."""
 
     caption: float = Field(default=0.0, ge=0)
     """One frame and the name of what it shows: a few tokens, so that seeing is learned at a fraction of the cost."""
@@ -116,7 +116,7 @@ class MixPart(Part):
     """Frames an overview may have, drawn evenly; one named twice is drawn twice as often."""
 
 
-class Phase(Part):
+class Phase(ConfigModel):
     """A stretch of steps with one learning rate, its own warm-up and decay, and one mix of data."""
 
     name: str = "all"
@@ -131,11 +131,11 @@ class Phase(Part):
     """The part of the rate that the cosine ends at."""
     batch: int | None = Field(default=None, ge=1)
     """Samples a step, over all processes; the recipe's `batch` by default."""
-    mix: MixPart = MixPart()
+    mix: TraceMix = TraceMix()
     """Of account for the sample world."""
 
 
-class Checkpoints(Part):
+class CheckpointConfig(ConfigModel):
     every: int = Field(default=100, ge=1)
     """Steps from one checkpoint to the next; the last step always has one."""
     keep: int = Field(default=2, ge=1)
@@ -144,7 +144,7 @@ class Checkpoints(Part):
     """Those of every so many steps stay too; 0 for none."""
 
 
-class HeldOut(Part):
+class HeldOutConfig(ConfigModel):
     """A small measure while training: what would be said exactly right, each token given the right ones before it."""
 
     every: int = Field(default=0, ge=0)
@@ -153,10 +153,10 @@ class HeldOut(Part):
     """How many."""
     seed: int = 77
     """Of the sample world; another than the data's."""
-    mix: MixPart = MixPart()
+    mix: TraceMix = TraceMix()
 
 
-class RunRecipe(Part):
+class RunRecipe(ConfigModel):
     """What recipes of all kinds have."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9_.-]+$")
@@ -164,7 +164,7 @@ class RunRecipe(Part):
     """The folder of the run: metrics, checkpoints, the exported model."""
     seed: int = 0
     """Of all that a run draws, and of the weights that it makes anew."""
-    model: ModelPart = ModelPart()
+    model: ModelConfig = ModelConfig()
     data: Annotated[WorldData | ParquetData, Field(discriminator="kind")]
     weight_decay: float = Field(default=0.01, ge=0)
     clip: float = Field(default=1.0, gt=0)
@@ -176,12 +176,12 @@ class RunRecipe(Part):
     """Compute a layer's inner values again in the backward pass, to save memory."""
     threads: int = Field(default=0, ge=0)
     """CPU threads of each process; 0 leaves it to torch."""
-    checkpoints: Checkpoints = Checkpoints()
+    checkpoints: CheckpointConfig = CheckpointConfig()
     export_dtype: Literal["bf16", "fp32"] = "bf16"
     """Of the exported model."""
 
 
-class Recipe(RunRecipe):
+class SftRecipe(RunRecipe):
     """One run of supervised fine-tuning."""
 
     phases: list[Phase] = Field(min_length=1)
@@ -191,10 +191,10 @@ class Recipe(RunRecipe):
     """Samples are packed into rows of at most so many tokens; one row is one forward pass."""
     loaders: int = Field(default=1, ge=0)
     """Processes that make data ahead; 0 makes it in the trainer."""
-    held_out: HeldOut = HeldOut()
+    held_out: HeldOutConfig = HeldOutConfig()
 
     @model_validator(mode="after")
-    def _fits(self) -> "Recipe":
+    def _fits(self) -> "SftRecipe":
         if isinstance(self.data, WorldData):
             if self.held_out.every and self.held_out.seed == self.data.seed:
                 raise ValueError("held_out.seed must be another than data.seed, or nothing is held out")
@@ -224,13 +224,13 @@ class Recipe(RunRecipe):
         return self.phase_at(step)[0].batch or self.batch
 
 
-def _weighed(mix: MixPart, where: str) -> None:
+def _weighed(mix: TraceMix, where: str) -> None:
     names = ("caption", "reading", "perception", "parallel", "sequential", "overview", "reasoning", "direct")
     if not any(getattr(mix, name) for name in names):
         raise ValueError(f"{where}: mix has only zeros; one of {', '.join(names)} must be above 0")
 
 
-def load_recipe(file: str | Path, changes: Iterable[str] = ()) -> Recipe:
+def load_recipe(file: str | Path, changes: Iterable[str] = ()) -> SftRecipe:
     """The SFT recipe of a YAML file, or of that name in `training/recipes`, with `changes` made to it.
 
     Args:
@@ -239,7 +239,7 @@ def load_recipe(file: str | Path, changes: Iterable[str] = ()) -> Recipe:
     Raises:
         SettingsError: one line that names the file, the key and what is allowed.
     """
-    return read_recipe(file, changes, Recipe, "*_sft.yaml")
+    return read_recipe(file, changes, SftRecipe, "*_sft.yaml")
 
 
 def read_recipe(file: str | Path, changes: Iterable[str], kind: type[R], pattern: str) -> R:

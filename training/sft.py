@@ -1,6 +1,7 @@
 """Supervised fine-tuning: the cold start. One process on a CPU or a GPU, or many under torchrun (FSDP2).
 
-``paravt train sft --recipe mini_sft`` runs here; ``torchrun --nproc-per-node 8 -m training.sft --recipe FILE`` shards.
+``paravt train sft --recipe mini_sft`` runs here; ``torchrun --nproc-per-node 8 -m paravt_training.sft --recipe FILE``
+shards.
 """
 
 import math
@@ -8,17 +9,17 @@ import time
 from pathlib import Path
 from typing import Any
 
-from training.export import export_model
-from training.heldout import HeldOutSet
-from training.loading import Portion, portions
-from training.metrics import Metrics
-from training.mini import build_mini
-from training.packing import supervised_loss
-from training.parallel import Place, clip
-from training.parquet import Parquet
-from training.recipe import MINI, Phase, Recipe, WorldData, load_recipe
-from training.run import TrainingRun, train_here, under_torchrun
-from training.sources import Source, World
+from paravt_training.data.loading import Portion, portions
+from paravt_training.data.parquet import ParquetSource
+from paravt_training.data.sources import ConversationSource, WorldSource
+from paravt_training.loop.export import export_model
+from paravt_training.loop.held_out import HeldOutSet
+from paravt_training.loop.metrics import MetricsLog
+from paravt_training.loop.run import TrainingRun, train_here, under_torchrun
+from paravt_training.model.distributed import DistributedContext, clip
+from paravt_training.model.mini import build_mini
+from paravt_training.model.packing import supervised_loss
+from paravt_training.recipe import MINI, Phase, SftRecipe, WorldData, load_recipe
 
 LEFT_OUT = "left_out.txt"
 """Says of each conversation that could not be used why."""
@@ -38,10 +39,10 @@ def rate_at(phase: Phase, step: int) -> float:
     return phase.learning_rate * (phase.final + (1 - phase.final) * (1 + math.cos(math.pi * way)) / 2)
 
 
-class Trainer(TrainingRun[Recipe]):
+class SftTrainer(TrainingRun[SftRecipe]):
     """One run of supervised fine-tuning; see `TrainingRun` for its arguments."""
 
-    def __init__(self, recipe: Recipe, place: Place, *, resume: bool = False):
+    def __init__(self, recipe: SftRecipe, place: DistributedContext, *, resume: bool = False):
         super().__init__(recipe, place, resume=resume)
         self.held_out = HeldOutSet(recipe, self.encoder, place) if recipe.held_out.every else None
         self.left_out = 0
@@ -57,15 +58,15 @@ class Trainer(TrainingRun[Recipe]):
         self.place.wait()
         return str(folder)
 
-    def source(self) -> Source:
+    def source(self) -> ConversationSource:
         data = self.recipe.data
         if isinstance(data, WorldData):
-            return World(data)
-        return Parquet(data, self.encoder.files.multiple)
+            return WorldSource(data)
+        return ParquetSource(data, self.encoder.files.multiple)
 
     def run(self) -> Path | None:
         recipe, place, progress = self.recipe, self.place, self.progress
-        metrics = Metrics(self.out, steps=recipe.steps, step=progress.step) if place.leads else None
+        metrics = MetricsLog(self.out, steps=recipe.steps, step=progress.step) if place.leads else None
         stream = portions(
             recipe,
             self.source(),
@@ -84,7 +85,7 @@ class Trainer(TrainingRun[Recipe]):
                 self._steps(stream, metrics)
         return export_model(self.learner, self.start, self.out / "export", place, dtype=recipe.export_dtype)
 
-    def _steps(self, stream: Any, metrics: Metrics | None) -> None:
+    def _steps(self, stream: Any, metrics: MetricsLog | None) -> None:
         recipe, progress = self.recipe, self.progress
         while progress.step < recipe.steps:
             began = time.monotonic()
@@ -135,7 +136,7 @@ class Trainer(TrainingRun[Recipe]):
             "left_out": int(left_out),
         }
 
-    def _report(self, values: dict[str, Any], metrics: Metrics) -> None:
+    def _report(self, values: dict[str, Any], metrics: MetricsLog) -> None:
         """Say what was left out, and what was measured."""
         if values["left_out"] and not self.left_out:
             metrics.say(f"left out {values['left_out']} of this step's conversations; why is in {self.out / LEFT_OUT}")
@@ -146,10 +147,10 @@ class Trainer(TrainingRun[Recipe]):
             metrics.say(f"held out at step {self.progress.step}: {parts}")
 
 
-def train(recipe: Recipe, *, resume: bool = False) -> Path | None:
+def train(recipe: SftRecipe, *, resume: bool = False) -> Path | None:
     """Run a recipe in this process, or its part of it under torchrun; returns the exported model's folder."""
-    return train_here(Trainer, recipe, resume=resume)
+    return train_here(SftTrainer, recipe, resume=resume)
 
 
 if __name__ == "__main__":
-    under_torchrun("training.sft", "Supervised fine-tuning by a recipe.", load_recipe, train)
+    under_torchrun("paravt_training.sft", "Supervised fine-tuning by a recipe.", load_recipe, train)

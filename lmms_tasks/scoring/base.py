@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from lmms_tasks.items import Row
+from lmms_tasks.items import EvalResult
 
 
 class Scorer(Protocol):
@@ -14,7 +14,7 @@ class Scorer(Protocol):
     def name(self) -> str:
         """What it is called, such as `paravt`."""
 
-    def score(self, row: Row) -> float:
+    def score(self, row: EvalResult) -> float:
         """1 for a right answer, 0 for a wrong one or none; for grounding the spans' IoU.
 
         Is asked only of rows that did not fail.
@@ -31,17 +31,17 @@ class NamedScorer:
 
     name: str
     """As `get_scorer` knows it."""
-    rule: Callable[[Row], float]
-    """Row to score."""
+    rule: Callable[[EvalResult], float]
+    """EvalResult to score."""
     facts: Mapping[str, str] = field(default_factory=dict)
     """What its scores hang on, such as {"model": ..., "prompt": ...}."""
     waits: bool = False
     """Whether it waits for a server, so that several rows are best scored at once."""
 
-    def score(self, row: Row) -> float:
+    def score(self, row: EvalResult) -> float:
         return self.rule(row)
 
 
-def said(row: Row) -> str | None:
+def said(row: EvalResult) -> str | None:
     """What was answered, as text; None where nothing was."""
     return row.rollout.answer_text or row.rollout.answer

@@ -8,10 +8,10 @@ import asyncio
 import hashlib
 import re
 
-from lmms_tasks.items import Row
+from lmms_tasks.items import EvalResult
 from lmms_tasks.scoring.base import NamedScorer, said
 from lmms_tasks.scoring.rules import paravt
-from paravt_infer.backends.base import Request, Sampling
+from paravt_infer.backends.base import Request, SamplingParams
 from paravt_infer.backends.openai import OpenAIBackend
 from paravt_infer.chat import Message
 from paravt_infer.errors import BackendError
@@ -47,7 +47,7 @@ def make_judge(server: str, model: str | None = None) -> NamedScorer:
     """
     model = model or asyncio.run(_first_model(server))
 
-    def score(row: Row) -> float:
+    def score(row: EvalResult) -> float:
         answer = said(row)
         if row.item.question.kind == "grounding" or answer is None:
             return paravt(row)
@@ -66,7 +66,7 @@ def make_judge(server: str, model: str | None = None) -> NamedScorer:
     return NamedScorer(name="judge", rule=score, facts=facts, waits=True)
 
 
-def _prompt(row: Row, answer: str) -> str:
+def _prompt(row: EvalResult, answer: str) -> str:
     question = row.item.question
     lines = [question.text, *(f"({letter}) {text}" for letter, text in question.options.items())]
     gold = f"({row.item.gold}) {question.options[row.item.gold]}" if question.options else row.item.gold
@@ -84,7 +84,7 @@ async def _first_model(server: str) -> str:
 
 async def _reply(server: str, model: str, prompt: str) -> str:
     backend = OpenAIBackend([server], model=model, seconds=300.0)
-    sampling = Sampling(max_new_tokens=_NEW_TOKENS)
+    sampling = SamplingParams(max_new_tokens=_NEW_TOKENS)
     try:
         asked = Request(id="judge", messages=[Message(role="user", parts=[prompt])], sampling=sampling)
         return (await backend.generate(asked)).text

@@ -18,14 +18,14 @@ matter of the metric, which `summarise` takes.
 
 import re
 
-from lmms_tasks.items import Row
+from lmms_tasks.items import EvalResult
 from lmms_tasks.scoring.base import Scorer, said
 from lmms_tasks.scoring.rules import paravt
 from lmms_tasks.scoring.upstream import lmms_eval
 from paravt_infer.errors import SettingsError
 
 
-def official(row: Row, judge: Scorer | None = None) -> float:
+def official(row: EvalResult, judge: Scorer | None = None) -> float:
     """The score by the benchmark's own rule.
 
     Raises:

@@ -2,13 +2,13 @@
 
 import re
 
-from lmms_tasks.items import Row
+from lmms_tasks.items import EvalResult
 from lmms_tasks.scoring.base import said
 from lmms_tasks.scoring.open_answers import is_right
 from paravt_infer.answers import iou, read_choice, read_span
 
 
-def paravt(row: Row) -> float:
+def paravt(row: EvalResult) -> float:
     """The option, text or span that an answer commits to, however it is worded.
 
     Choices by `read_choice`, open answers by `is_right`, grounding by the IoU of what `read_span` reads.
@@ -26,7 +26,7 @@ def paravt(row: Row) -> float:
 _EXACT_SPAN = re.compile(r"\[\d+(\.\d+)?, ?\d+(\.\d+)?\]")
 
 
-def strict(row: Row) -> float:
+def strict(row: EvalResult) -> float:
     """Form counts too: nothing but the letter, the gold's own words or `[start, end]`, in an answer block.
 
     White space around it is no fault. What stands anywhere but in an answer block is wrong.

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from lmms_tasks.items import Row
+from lmms_tasks.items import EvalResult
 from lmms_tasks.scoring.base import Scorer
 from paravt_infer.errors import SettingsError
 
@@ -26,7 +26,7 @@ class Headline(_Record):
     """Percent; NaN where no row was scored."""
 
 
-class Group(_Record):
+class GroupScore(_Record):
     """One value of a breakdown."""
 
     count: int
@@ -52,11 +52,11 @@ class Summary(_Record):
     headline: Headline
     metrics: dict[str, float]
     """By name: `accuracy`, `macro`, `miou`, `r@0.3`, `r@0.5`, `r@0.7` or `score`, as the task has them."""
-    groups: dict[str, dict[str, Group]]
+    groups: dict[str, dict[str, GroupScore]]
     """Key of the items' groups, to its value, to what those rows come to. Values without a scored row are left out."""
 
 
-def summarise(rows: Sequence[Row], scorer: Scorer) -> Summary:
+def summarise(rows: Sequence[EvalResult], scorer: Scorer) -> Summary:
     """What the rows of one task come to.
 
     The headline is accuracy; for MLVU `macro`, the mean over the task types that are present; for Charades-STA
@@ -70,7 +70,7 @@ def summarise(rows: Sequence[Row], scorer: Scorer) -> Summary:
     return summarise_scores(rows, scorer.name, [None if row.failed else scorer.score(row) for row in rows])
 
 
-def summarise_scores(rows: Sequence[Row], scorer: str, scores: Sequence[float | None]) -> Summary:
+def summarise_scores(rows: Sequence[EvalResult], scorer: str, scores: Sequence[float | None]) -> Summary:
     """`summarise` for scores already known, one a row; None where there is none.  # [rows]"""
     tasks = {row.item.task for row in rows}
     if len(tasks) != 1:
@@ -97,14 +97,14 @@ def summarise_scores(rows: Sequence[Row], scorer: str, scores: Sequence[float | 
 
 
 class _Scored(NamedTuple):
-    row: Row
+    row: EvalResult
     score: float
 
 
 ACCURACY = tuple(f"paravt_{name}" for name in ("videomme", "videomme_w_subtitle", "longvideobench", "lvbench", "mmvu"))
 
 
-def _metrics(task: str, scores: Sequence[float], groups: dict[str, dict[str, Group]]) -> dict[str, float]:
+def _metrics(task: str, scores: Sequence[float], groups: dict[str, dict[str, GroupScore]]) -> dict[str, float]:
     """The task's metrics, its headline first."""
     mean = _percent(scores)
     if task == "paravt_mlvu":
@@ -116,14 +116,14 @@ def _metrics(task: str, scores: Sequence[float], groups: dict[str, dict[str, Gro
     return {"accuracy" if task in ACCURACY else "score": mean}
 
 
-def _breakdown(key: str, known: Sequence[_Scored]) -> dict[str, Group]:
+def _breakdown(key: str, known: Sequence[_Scored]) -> dict[str, GroupScore]:
     """Values in their order: numbers by size, then words."""
     by_value: dict[str, list[float]] = {}
     for row, score in known:
         if key in row.item.groups:
             by_value.setdefault(row.item.groups[key], []).append(score)
     ordered = sorted(by_value, key=lambda value: (not value.isdigit(), int(value) if value.isdigit() else 0, value))
-    return {value: Group(count=len(by_value[value]), score=_percent(by_value[value])) for value in ordered}
+    return {value: GroupScore(count=len(by_value[value]), score=_percent(by_value[value])) for value in ordered}
 
 
 def _percent(scores: Sequence[float]) -> float:

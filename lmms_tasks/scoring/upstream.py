@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from lmms_tasks.items import Row
+from lmms_tasks.items import EvalResult
 from lmms_tasks.scoring.base import said
 from paravt_infer.answers import read_span
 from paravt_infer.errors import SettingsError
@@ -25,7 +25,7 @@ from paravt_infer.errors import SettingsError
 _REASONING = [["<think>", "</think>"], ["<analysis>", "</analysis>"]]  # lmms-eval's own default
 
 
-def lmms_eval(row: Row) -> float:
+def lmms_eval(row: EvalResult) -> float:
     """The score that lmms-eval 0.7.3's task gives.
 
     Raises:
@@ -41,14 +41,14 @@ def lmms_eval(row: Row) -> float:
         raise SettingsError(f"scorer lmms-eval: {error}; pip install 'paravt-infer[eval]'") from None
 
 
-def _response(row: Row) -> str:
+def _response(row: EvalResult) -> str:
     from lmms_eval.api.reasoning import strip_reasoning_tags
 
     whole = row.rollout.turns[-1].response if row.rollout.turns else said(row) or ""
     return str(strip_reasoning_tags(whole, _REASONING))
 
 
-def _videomme(row: Row, response: str) -> float:
+def _videomme(row: EvalResult, response: str) -> float:
     from lmms_eval.tasks.videomme.utils import videomme_process_results
 
     columns = ("question_id", "duration", "domain", "sub_category", "task_type", "videoID")
@@ -56,7 +56,7 @@ def _videomme(row: Row, response: str) -> float:
     return float(videomme_process_results(doc, [response])["videomme_perception_score"]["score"])
 
 
-def _longvideobench(row: Row, response: str) -> float:
+def _longvideobench(row: EvalResult, response: str) -> float:
     from lmms_eval.tasks.longvideobench.utils import longvideobench_process_results
 
     options = list(row.item.question.options.values())
@@ -67,13 +67,13 @@ def _longvideobench(row: Row, response: str) -> float:
     return float(found["lvb_acc"]["parsed_pred"] == found["lvb_acc"]["answer"])
 
 
-def _lvbench(row: Row, response: str) -> float:
+def _lvbench(row: EvalResult, response: str) -> float:
     from lmms_eval.tasks.lvbench.utils import lvbench_process_results
 
     return float(lvbench_process_results({"answer": row.item.gold}, [response])["lvbench_score"])
 
 
-def _mlvu(row: Row, response: str) -> float:
+def _mlvu(row: EvalResult, response: str) -> float:
     from lmms_eval.tasks.mlvu.utils import mlvu_process_results
 
     doc = {"question": row.item.question.text, "task_type": "", "answer": row.item.gold}
@@ -81,7 +81,7 @@ def _mlvu(row: Row, response: str) -> float:
     return float(found["pred_answer"] == found["answer"])
 
 
-def _mmvu(row: Row, response: str) -> float:
+def _mmvu(row: EvalResult, response: str) -> float:
     from lmms_eval.tasks.mmvu.utils import evaluate_with_rule_based
 
     question = row.item.question
@@ -90,7 +90,7 @@ def _mmvu(row: Row, response: str) -> float:
     return float(evaluate_with_rule_based(doc, response))
 
 
-def _charades_sta(row: Row, response: str) -> float:
+def _charades_sta(row: EvalResult, response: str) -> float:
     from lmms_eval.tasks.charades_sta.utils import extract_time, iou
 
     gold, spans = read_span(row.item.gold), extract_time(response)
@@ -99,7 +99,7 @@ def _charades_sta(row: Row, response: str) -> float:
     return float(iou(gold, spans[0])) if spans else 0.0
 
 
-_RULES: dict[str, Callable[[Row, str], float]] = {
+_RULES: dict[str, Callable[[EvalResult, str], float]] = {
     "paravt_videomme": _videomme,
     "paravt_videomme_w_subtitle": _videomme,
     "paravt_longvideobench": _longvideobench,

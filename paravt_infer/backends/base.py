@@ -14,7 +14,7 @@ from paravt_infer.video.types import Frame
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sampling:
+class SamplingParams:
     """How tokens are drawn."""
 
     max_new_tokens: int
@@ -42,7 +42,7 @@ class Request:
     tools: list[dict[str, Any]] | None = None
     frames: list[Frame] = field(default_factory=list)
     """One for each placeholder, in order."""
-    sampling: Sampling
+    sampling: SamplingParams
     affinity: str = ""
     """Requests that share it share a prefix, and are sent to the same server where there are several."""
 
@@ -130,7 +130,7 @@ class Backend(ABC):
         """What a reader of its results should know."""
         return []
 
-    def fitted(self, sampling: Sampling, prompt_tokens: int) -> Sampling:
+    def fitted(self, sampling: SamplingParams, prompt_tokens: int) -> SamplingParams:
         """`sampling` with no more new tokens than the context has room for.
 
         Raises:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import torch
 
-from paravt_infer.backends.base import Sampling
+from paravt_infer.backends.base import SamplingParams
 
 
 class RowSampler:
@@ -17,7 +17,9 @@ class RowSampler:
     and temperature, before top-p and top-k. A row draws from its own seed, whatever runs beside it.
     """
 
-    def __init__(self, rows: Sequence[Sampling], *, tokenizer: Any, end_ids: Sequence[int], banned_ids: Sequence[int]):
+    def __init__(
+        self, rows: Sequence[SamplingParams], *, tokenizer: Any, end_ids: Sequence[int], banned_ids: Sequence[int]
+    ):
         self.rows = rows
         self.logprobs: list[list[float]] = [[] for _ in rows]
         self._banned = torch.tensor(list(banned_ids), dtype=torch.long)
@@ -83,7 +85,7 @@ class RowSampler:
         return (places if order is None else order.gather(-1, places))[:, 0]
 
 
-def _matchers(rows: Sequence[Sampling], tokenizer: Any, end_ids: list[int], *, vocabulary: int) -> list[Any]:
+def _matchers(rows: Sequence[SamplingParams], tokenizer: Any, end_ids: list[int], *, vocabulary: int) -> list[Any]:
     """A grammar matcher for each row that is held to a regular expression, None for the others."""
     if all(row.regex is None for row in rows):
         return [None] * len(rows)
@@ -99,7 +101,7 @@ class RowStops:
 
     def __init__(
         self,
-        rows: Sequence[Sampling],
+        rows: Sequence[SamplingParams],
         *,
         decode: Callable[[Sequence[int]], str],
         end_ids: Sequence[int],
@@ -128,7 +130,7 @@ class RowStops:
         done = [reason is not None for reason in self.reasons]
         return torch.tensor(done, device=input_ids.device, dtype=torch.bool)
 
-    def _reason(self, number: int, row: Sampling, new: torch.Tensor) -> Literal["stop", "length", "abort"] | None:
+    def _reason(self, number: int, row: SamplingParams, new: torch.Tensor) -> Literal["stop", "length", "abort"] | None:
         if self._cancelled[number].is_set():
             return "abort"
         if int(new[-1]) in self._end_ids:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from paravt_infer.backends.base import Backend, Generation, Request, Sampling, processor_sizing
+from paravt_infer.backends.base import Backend, Generation, Request, SamplingParams, processor_sizing
 from paravt_infer.backends.gate import Gate
 from paravt_infer.errors import BackendError, ModelError
 from paravt_infer.model import ModelFiles, load_model_files, load_part
@@ -22,7 +22,7 @@ GATHER_SECONDS = 0.01
 @dataclass(kw_only=True)
 class _Job:
     request: Request
-    sampling: Sampling
+    sampling: SamplingParams
     prompt_tokens: int
     visual_tokens: int
     done: "asyncio.Future[Generation]"

@@ -1,12 +1,14 @@
 """How one family of models is spoken to. A registry: one file a family."""
 
 from paravt_infer.errors import SettingsError
-from paravt_infer.protocols.base import Protocol, Told
-from paravt_infer.protocols.direct import Direct, Reasoning
-from paravt_infer.protocols.native import NativeTools
-from paravt_infer.protocols.paravt import Paravt
+from paravt_infer.protocols.base import Protocol, ToolResult
+from paravt_infer.protocols.direct import DirectProtocol, ReasoningProtocol
+from paravt_infer.protocols.native import NativeToolsProtocol
+from paravt_infer.protocols.paravt import ParavtProtocol
 
-PROTOCOLS: dict[str, type[Protocol]] = {p.name: p for p in (Paravt, NativeTools, Reasoning, Direct)}
+PROTOCOLS: dict[str, type[Protocol]] = {
+    p.name: p for p in (ParavtProtocol, NativeToolsProtocol, ReasoningProtocol, DirectProtocol)
+}
 
 
 def get_protocol(name: str, *, system_prompt: str | None = None) -> Protocol:
@@ -20,4 +22,4 @@ def get_protocol(name: str, *, system_prompt: str | None = None) -> Protocol:
     return PROTOCOLS[name](system_prompt=system_prompt)
 
 
-__all__ = ["PROTOCOLS", "Protocol", "Told", "get_protocol"]
+__all__ = ["PROTOCOLS", "Protocol", "ToolResult", "get_protocol"]

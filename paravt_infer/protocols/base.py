@@ -21,7 +21,7 @@ _TAG = re.compile(r"<(/?)(tool_response|tool_call|tool_code|think|answer)>")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
+class ToolResult:
     """What a call returned, for the main agent: a sub-agent's words, frames, or an error."""
 
     window: tuple[float, float] | None
@@ -77,11 +77,11 @@ class Protocol(ABC):
         lines = (f"[{format_time(line.start)} - {format_time(line.end)}] {line.text}" for line in subtitles)
         return "\nSubtitles:\n" + "\n".join(lines) + "\n"
 
-    def feed_back(self, told: Sequence[Told]) -> list[Message]:
+    def feed_back(self, told: Sequence[ToolResult]) -> list[Message]:
         """One tool turn with what all calls of a turn returned, in their order."""
         return [Message(role="tool", parts=self.told_parts(one)) for one in told]
 
-    def told_parts(self, told: Told) -> list[str | Frame]:
+    def told_parts(self, told: ToolResult) -> list[str | Frame]:
         """One call's evidence. A sub-agent's words can close no tag of the turn they stand in."""
         span = f"[{told.window[0]:.1f} s - {told.window[1]:.1f} s] " if told.window else ""
         kind = "" if told.ok else "Error: "
@@ -135,7 +135,7 @@ class Protocol(ABC):
         question = Question(video="v", text="Q?", options={"A": "a", "B": "b"})
         line = Subtitle(start=1, end=2, text="s")
         span, frames = (1.0, 5.0), [Frame(1.5, np.zeros((1, 1, 3), np.uint8))]
-        told = [Told(window=span, text="t", frames=frames), Told(window=None, text="e", ok=False)]
+        told = [ToolResult(window=span, text="t", frames=frames), ToolResult(window=None, text="e", ok=False)]
         said = [
             *self.opening(question, frames, 60.0, [line]),
             *self.opening(question.model_copy(update={"kind": "grounding", "options": {}}), [], 60.0),

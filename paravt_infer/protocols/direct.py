@@ -5,13 +5,13 @@ from typing import ClassVar
 from paravt_infer.protocols.base import Protocol
 
 
-class Direct(Protocol):
+class DirectProtocol(Protocol):
     """The question as it is: no system prompt, no schema."""
 
     name = "direct"
 
 
-class Reasoning(Protocol):
+class ReasoningProtocol(Protocol):
     """Think, then answer."""
 
     name = "reasoning"

@@ -9,7 +9,7 @@ from paravt_infer.questions import Question
 from paravt_infer.tools import TOOLS, ParsedCall
 
 
-class NativeTools(Protocol):
+class NativeToolsProtocol(Protocol):
     """No words of ours but the question; each call's evidence is a tool message of its own."""
 
     name = "tools"

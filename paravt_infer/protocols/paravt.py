@@ -9,14 +9,14 @@ from typing import ClassVar
 
 from paravt_infer.answers import Reading, read_answer
 from paravt_infer.chat import Message
-from paravt_infer.protocols.base import Protocol, Told
+from paravt_infer.protocols.base import Protocol, ToolResult
 from paravt_infer.protocols.calls import parse_calls
 from paravt_infer.questions import Question
 from paravt_infer.tools import ParsedCall
 from paravt_infer.video.types import Frame
 
 
-class Paravt(Protocol):
+class ParavtProtocol(Protocol):
     """Think, call for windows in parallel, answer from the evidence."""
 
     name = "paravt"
@@ -44,7 +44,7 @@ and, once the tool responses are there:
 - Times are seconds from the start of the video.
 - Never ask for the same window twice."""
 
-    def feed_back(self, told: Sequence[Told]) -> list[Message]:
+    def feed_back(self, told: Sequence[ToolResult]) -> list[Message]:
         """All evidence of a turn in one tool response."""
         parts: list[str | Frame] = []
         for number, one in enumerate(told):

@@ -2,11 +2,11 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 from typing import Any, Literal
 
 
-class Fault(str, Enum):
+class Fault(StrEnum):
     """What can be wrong with a call, by name. The name stands in the record and in the error response."""
 
     UNCLOSED_BLOCK = "unclosed_block"

@@ -1,7 +1,7 @@
 """Readers: an open file and frame numbers in, pictures out. One index for all of them, read by PyAV.
 
 The index comes from the packets alone (nothing is decoded), so every reader is asked for the same frames by
-number and every frame has the file's own time. `benchmarks.readers` measures which reader is fast and right.
+number and every frame has the file's own time. `measures.readers` measures which reader is fast and right.
 """
 
 from collections.abc import Iterator, Sequence

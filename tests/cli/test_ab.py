@@ -15,7 +15,7 @@ from lmms_tasks.sweep import JOURNAL
 @pytest.fixture
 def compare(command: Callable[..., Any], tiny: Path, offline: Path, tmp_path: Path) -> Callable[..., Any]:
     """`paravt ab` of the tiny model: one call and an answer, evidence as text or as frames."""
-    from forms import answer_form, calls_form
+    from tests.fixtures.responses import answer_form, calls_form
 
     fixed = (
         *("--a", "dispatch=parallel,evidence=text", "--b", "dispatch=sequential,evidence=frames"),

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.numbered import write_numbered
-from paravt_infer.bundled import Sample, samples
+from paravt_infer.bundled import SampleVideo, samples
 from paravt_infer.rollout import from_json, load
+from paravt_training.world.numbered import write_numbered
 
 
 @pytest.fixture(scope="session")
@@ -25,7 +25,7 @@ def paravt(home: Path):
     def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         variables = {**os.environ, "HOME": str(home), "HF_HUB_OFFLINE": "1", "COLUMNS": "100", **environment}
         variables.pop("XDG_CACHE_HOME", None)
-        command = [sys.executable, "-m", "cli.main", *arguments]
+        command = [sys.executable, "-m", "paravt_cli.main", *arguments]
         return subprocess.run(command, capture_output=True, text=True, env=variables, timeout=300)
 
     return run
@@ -38,17 +38,17 @@ def test_help_names_every_sub_command(paravt) -> None:
 
 
 def test_help_and_the_package_load_nothing_heavy() -> None:
-    code = "import sys, cli.main, paravt_infer; print([m for m in ('torch', 'transformers', 'av') if m in sys.modules])"
+    code = "import sys, paravt_cli.main; print([m for m in ('torch', 'transformers', 'av') if m in sys.modules])"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
 
 
-def asked(sample: Sample) -> list[str]:
+def asked(sample: SampleVideo) -> list[str]:
     options = [part for letter, text in sample.options.items() for part in ("-o", f"{letter}={text}")]
     return ["ask", sample.path, sample.question, *options]
 
 
 @pytest.mark.parametrize("sample", samples(), ids=lambda sample: Path(sample.path).stem)
-def test_each_sample_is_answered_rightly_by_the_bundled_checkpoint(paravt, sample: Sample) -> None:
+def test_each_sample_is_answered_rightly_by_the_bundled_checkpoint(paravt, sample: SampleVideo) -> None:
     """Looked up, not guessed: the answer rests on windows that parallel sub-agents looked at."""
     done = paravt(*asked(sample), "--json")
     assert done.returncode == 0, done.stderr

@@ -9,11 +9,11 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from cli.data import app
+from paravt_cli.data import app
 from paravt_infer.errors import SettingsError
 from paravt_infer.questions import Question
 from paravt_infer.rollout import Rollout, save
-from training.world.build import build
+from paravt_training.world.build import build
 
 
 def run(*arguments: object) -> Result:

@@ -4,9 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from scored_rows import row
-
 from lmms_tasks.items import load_rows, save_rows
+from tests.fixtures.results import row
 
 
 def test_shards_that_ran_apart_are_scored_as_a_whole(

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted import ScriptedBackend
 
 from lmms_tasks import sweep
 from lmms_tasks.items import load_rows
 from paravt_infer.backends.base import Generation, Request
 from paravt_infer.errors import SettingsError
-from training.world.seven import rows
+from paravt_training.world.seven import rows
+from tests.fixtures.scripted import ScriptedBackend
 
 CALLS = (
     '<think>Two looks.</think><tool_call>{"name": "crop_video", "arguments": {"start_time": 2, "end_time": 5}}'
@@ -34,9 +34,9 @@ class Looks(ScriptedBackend):
 def paravt(tiny: Path, offline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """The adapter over a scripted backend, its results in `out`."""
     monkeypatch.setattr(sweep, "open_backend", lambda **named: Looks(tiny, []))
-    from lmms_tasks.adapter import Paravt
+    from lmms_tasks.adapter import ParavtModel
 
-    return lambda **values: Paravt(out=str(tmp_path / "out"), frames=2, **values)
+    return lambda **values: ParavtModel(out=str(tmp_path / "out"), frames=2, **values)
 
 
 def requests(model: Any, docs: list[dict[str, Any]], task: str = "paravt_mlvu", video: str = "") -> list[Any]:
@@ -203,6 +203,6 @@ def test_values_come_as_lmms_eval_reads_them(paravt: Callable[..., Any], tmp_pat
 def test_lmms_eval_finds_it_by_its_entry_point() -> None:
     from lmms_eval.models import get_model
 
-    from lmms_tasks.adapter import Paravt
+    from lmms_tasks.adapter import ParavtModel
 
-    assert get_model("paravt") is Paravt
+    assert get_model("paravt") is ParavtModel

@@ -23,7 +23,7 @@ from lmms_tasks.benchmarks import (
 from lmms_tasks.items import Item
 from lmms_tasks.metrics import numbered
 from paravt_infer.errors import SettingsError
-from training.world.seven import SPLITS, rows
+from paravt_training.world.seven import SPLITS, rows
 
 ROOTS = Roots(given={"": Path("/videos")})
 TASKS = list(BENCHMARKS)

@@ -11,84 +11,12 @@ import pytest
 from rich.console import Console
 
 from lmms_tasks.compare import Comparison, bootstrap_interval, compare, pairs_table, save_pairs, table
-from lmms_tasks.items import Item, Row
+from lmms_tasks.items import EvalResult
 from paravt_infer.errors import SettingsError
-from paravt_infer.questions import Question
-from paravt_infer.rollout import BackendFacts, Evidence, FrameRef, Rollout, Usage, VideoFacts
-from paravt_infer.settings import Settings
-
-OPTIONS = {"A": "red", "B": "blue"}
+from tests.fixtures.arms import Exact, row
 
 
-class Exact:
-    """Right where the answer is the gold; a number where one is answered."""
-
-    name = "exact"
-
-    def score(self, row: Row) -> float:
-        answer = row.rollout.answer or ""
-        return float(answer) if answer[:1].isdigit() else float(answer == row.item.gold)
-
-
-def row(
-    name: str,
-    answer: str | None = "A",
-    *,
-    task: str = "t",
-    gold: str = "A",
-    status: str = "",
-    groups: dict[str, str] | None = None,
-    question: Question | None = None,
-    **usage: Any,
-) -> Row:
-    """A row; an answer of None is none, `status="failed"` an episode that broke."""
-    question = question or Question(video="film.mp4", text=f"Which, {name}?", options=OPTIONS, id=name)
-    status = status or ("answered" if answer else "no_answer")
-    rollout = Rollout(
-        question=question,
-        answer=None if status == "failed" else answer,
-        status=status,  # type: ignore[arg-type]
-        error="it broke" if status == "failed" else None,
-        usage=Usage(**usage),
-        backend=BackendFacts(model="mini"),
-    )
-    return Row(item=Item(task=task, question=question, gold=gold, groups=groups or {}), rollout=rollout)
-
-
-def looked(
-    of: Row, *windows: tuple[float, float], duration: float = 60.0, dispatch: str = "parallel", broken: bool = False
-) -> Row:
-    """The row, its episode having looked at `windows`; `broken` makes the last of them an error."""
-    calls = []
-    for number, (start, end) in enumerate(windows):
-        failed = broken and number == len(windows) - 1
-        times = [] if failed else [start + n for n in range(int(end - start))]
-        calls.append(
-            Evidence(
-                turn=0, tool="crop_video", raw="", asked=[start, end], used=None if failed else [start, end],
-                status="error" if failed else "ok", fault="bad_window" if failed else None, seconds=1.5,
-                frames=[FrameRef(time=time, width=64, height=64, tokens=4, digest="") for time in times],
-                text="A <b>red</b> circle & nothing else.",
-            )
-        )  # fmt: skip
-    usage = of.rollout.usage.model_copy(
-        update={
-            "calls": len(calls), "calls_ok": len(calls) - broken,
-            "predicted_sequential": len(calls) * 556 + len(calls) * (len(calls) + 1) * 25,
-            "predicted_parallel": 556 + 50 * len(calls),
-        }
-    )  # fmt: skip
-    facts = VideoFacts(
-        path=of.rollout.question.video, duration=duration, fps=10, width=256, height=256, rotation=0, codec="h264",
-        size_bytes=1,
-    )  # fmt: skip
-    overview = [FrameRef(time=t, width=64, height=64, tokens=4, digest="") for t in range(0, int(duration), 2)]
-    settings = Settings(dispatch=dispatch)  # type: ignore[arg-type]
-    update = {"evidence": calls, "usage": usage, "video": facts, "overview": overview, "settings": settings}
-    return of.model_copy(update={"rollout": of.rollout.model_copy(update=update)})
-
-
-def arms() -> tuple[list[Row], list[Row]]:
+def arms() -> tuple[list[EvalResult], list[EvalResult]]:
     """Ten questions. Right in both 4, in the first alone 3, in the second alone 1, in neither 2."""
     first = [row(str(n), "A" if n < 7 else "B", seconds=2.0) for n in range(10)]
     second = [row(str(n), "A" if n < 4 or n == 7 else "B", seconds=3.0) for n in range(10)]
@@ -145,7 +73,7 @@ def test_a_failed_episode_leaves_its_pair_out_and_is_counted_in_its_arm() -> Non
 def test_where_there_is_little_to_draw_from_it_says_so(
     first: str, second: str, difference: float | None, interval: Any, p: float | None, said: str
 ) -> None:
-    def rows(answers: str) -> list[Row]:
+    def rows(answers: str) -> list[EvalResult]:
         return [row(str(n), a, status="failed" if a == "x" else "", seconds=1.0) for n, a in enumerate(answers)]
 
     with warnings.catch_warnings():
@@ -201,7 +129,7 @@ def test_each_task_has_figures_of_its_own() -> None:
         ([row("1"), row("2", gold="B")], "question '2' of t differs between the arms"),
     ],
 )
-def test_arms_that_do_not_hold_the_same_questions_are_refused(second: list[Row], fault: str) -> None:
+def test_arms_that_do_not_hold_the_same_questions_are_refused(second: list[EvalResult], fault: str) -> None:
     with pytest.raises(SettingsError, match=fault):
         compare([row("1"), row("2")], second, Exact())
 

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from asked import items
-from scripted import ScriptedBackend
 
 from lmms_tasks import sweep
 from lmms_tasks.benchmarks import BENCHMARKS, Roots
@@ -21,6 +19,8 @@ from lmms_tasks.sweep import JOURNAL
 from paravt_infer.backends.base import Generation, Request
 from paravt_infer.backends.launch import Server
 from paravt_infer.errors import BackendError, SettingsError
+from tests.fixtures.benchmark_questions import items
+from tests.fixtures.scripted import ScriptedBackend
 
 
 class Guess(ScriptedBackend):
@@ -36,10 +36,10 @@ class Guess(ScriptedBackend):
 def run(tiny: Path, offline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome]:
     """Evaluates with guesses into `tmp_path`/`name`."""
     monkeypatch.setattr(sweep, "open_backend", lambda **named: Guess(tiny, []))
-    from lmms_tasks.adapter import Paravt
+    from lmms_tasks.adapter import ParavtModel
 
     def evaluated(name: str, tasks: list[str], *, values: dict[str, Any] | None = None, **more: Any) -> Outcome:
-        model = Paravt(protocol="direct", frames=2, out=str(tmp_path / name), **(values or {}))
+        model = ParavtModel(protocol="direct", frames=2, out=str(tmp_path / name), **(values or {}))
         return evaluate(model, tasks, include=offline, **more)
 
     return evaluated
@@ -56,9 +56,9 @@ def results(folder: Path) -> dict[str, Any]:
 
 
 def test_the_group_in_process_on_a_real_model(tiny: Path, offline: Path, tmp_path: Path) -> None:
-    from lmms_tasks.adapter import Paravt
+    from lmms_tasks.adapter import ParavtModel
 
-    model = Paravt(
+    model = ParavtModel(
         model=str(tiny), backend="transformers", protocol="direct", frames=2, turn_regex=["<answer>[ABCD]</answer>"],
         out=str(tmp_path),
     )  # fmt: skip
@@ -137,10 +137,10 @@ def test_a_data_set_that_cannot_be_had_is_one_line(
 
 
 def test_a_server_that_is_down_stops_the_run_with_its_reason(offline: Path, tmp_path: Path) -> None:
-    from lmms_tasks.adapter import Paravt
+    from lmms_tasks.adapter import ParavtModel
 
     with pytest.raises(BackendError, match=r"http://127\.0\.0\.1:9 cannot be reached"):
-        evaluate(Paravt(server="http://127.0.0.1:9", out=str(tmp_path)), ["paravt_mlvu"], include=offline, limit=1)
+        evaluate(ParavtModel(server="http://127.0.0.1:9", out=str(tmp_path)), ["paravt_mlvu"], include=offline, limit=1)
 
 
 def test_items_are_those_of_the_documents(offline: Path, seven: Path) -> None:

@@ -3,20 +3,19 @@
 import asyncio
 from pathlib import Path
 
-from asked import SHORT, items, said
-from proxy import Proxy
-
-from lmms_tasks.sweep import Arm, Model, sweep
+from lmms_tasks.sweep import Arm, EngineSpec, sweep
 from paravt_infer.backends.launch import Server
 from paravt_infer.questions import Question
 from paravt_infer.rollout import Rollout
+from tests.fixtures.benchmark_questions import SHORT, items, said
+from tests.fixtures.proxy import Proxy
 
 KINDS = ["drop", "delay", "break", "503"]
 
 
 async def swept(url: str, questions: list[Question], out: Path, *, concurrency: int = 4) -> list[Rollout]:
     arm = Arm(questions=questions, settings=SHORT, out=out)
-    [rollouts] = await asyncio.to_thread(sweep, Model(servers=(url,)), [arm], concurrency=concurrency)
+    [rollouts] = await asyncio.to_thread(sweep, EngineSpec(servers=(url,)), [arm], concurrency=concurrency)
     return rollouts
 
 

@@ -12,7 +12,7 @@ import pytest
 from lmms_tasks.benchmarks import ALL_VIDEOS, BENCHMARKS
 from lmms_tasks.fixture import rows_file, write_tasks
 from paravt_infer.errors import SettingsError
-from training.world.seven import rows, write_seven
+from paravt_training.world.seven import rows, write_seven
 
 for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):  # before lmms-eval is imported
     os.environ.setdefault(name, "1")
@@ -141,7 +141,7 @@ def test_a_fixture_may_stand_at_any_path_and_be_moved(folder: Path, tmp_path: Pa
 
 def command(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """`paravt tasks` in a process of its own, which has no data but what is in `home`."""
-    code = "import sys, typer; from cli.tasks import tasks; typer.run(tasks)"
+    code = "import sys, typer; from paravt_cli.tasks import tasks; typer.run(tasks)"
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("PARAVT_", "LMMS_"))}
     variables |= {"HF_HOME": str(home), "OMP_NUM_THREADS": "1"}
     return subprocess.run(

@@ -5,11 +5,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from scored_rows import open_row, row, span_row
 
-from lmms_tasks.items import Row, load_rows, save_rows
+from lmms_tasks.items import EvalResult, load_rows, save_rows
 from paravt_infer.errors import SettingsError
 from paravt_infer.rollout import Rollout, Usage
+from tests.fixtures.results import open_row, row, span_row
 
 ROWS = [
     row("<answer>B</answer>", "B", groups={"duration": "short", "domain": "Knowledge"}, id="1"),
@@ -49,7 +49,7 @@ def test_plain_columns_say_what_came_of_each_question(tmp_path: Path) -> None:
     [("answered", False), ("no_answer", False), ("failed", True), ("cancelled", True), ("running", True)],
 )
 def test_an_episode_failed_unless_it_came_to_its_end(status: str, failed: bool) -> None:
-    broken = Row(item=ROWS[0].item, rollout=Rollout(question=ROWS[0].item.question, status=status))  # type: ignore[arg-type]
+    broken = EvalResult(item=ROWS[0].item, rollout=Rollout(question=ROWS[0].item.question, status=status))  # type: ignore[arg-type]
     assert broken.failed is failed
 
 

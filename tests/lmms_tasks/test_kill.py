@@ -6,14 +6,13 @@ import random
 from collections import Counter
 from pathlib import Path
 
-from asked import SHORT, items, said
-from proxy import Proxy
-
-from lmms_tasks.sweep import JOURNAL, Arm, Model, sweep
+from lmms_tasks.sweep import JOURNAL, Arm, EngineSpec, sweep
 from paravt_infer.backends.launch import Server
 from paravt_infer.journal import key_of
 from paravt_infer.questions import Question
 from paravt_infer.rollout import load
+from tests.fixtures.benchmark_questions import SHORT, items, said
+from tests.fixtures.proxy import Proxy
 
 KILLS = 20
 CUT = {3, 11}
@@ -23,7 +22,7 @@ CONCURRENCY = 4
 
 def run(url: str, questions: list[Question], out: Path) -> None:
     """The sweep, in a process of its own."""
-    sweep(Model(servers=(url,)), [Arm(questions=questions, settings=SHORT, out=out)], concurrency=CONCURRENCY)
+    sweep(EngineSpec(servers=(url,)), [Arm(questions=questions, settings=SHORT, out=out)], concurrency=CONCURRENCY)
 
 
 def lines(journal: Path) -> int:

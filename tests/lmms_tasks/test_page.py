@@ -12,19 +12,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from test_compare import Exact, looked, row
 
-from benchmarks.numbered import read_number
 from lmms_tasks.compare import compare
-from lmms_tasks.items import Row
+from lmms_tasks.items import EvalResult
 from lmms_tasks.page import Axis, picked_times, write_page
 from paravt_infer.questions import Question
+from paravt_training.world.numbered import read_number
+from tests.fixtures.arms import Exact, looked, row
 
 NASTY = "</script><script>alert(1)</script> & <b>\x00\x1b[31m ]]> {{ 7 * 7 }} é 中"
 
 
 @pytest.fixture
-def arms(video: str) -> tuple[list[Row], list[Row]]:
+def arms(video: str) -> tuple[list[EvalResult], list[EvalResult]]:
     """Twelve questions of a real video, windows looked at: two flipped each way, and one failed."""
     first, second = [], []
     for number in range(12):
@@ -32,7 +32,7 @@ def arms(video: str) -> tuple[list[Row], list[Row]]:
             video=video, text=f"Question {number}? {NASTY}", options={"A": "red", "B": NASTY}, id=f"q{number}"
         )
 
-        def one(answer: str, seconds: float, *windows: tuple[float, float], broken: bool = False) -> Row:
+        def one(answer: str, seconds: float, *windows: tuple[float, float], broken: bool = False) -> EvalResult:
             plain = row(
                 question.id, answer, question=question, task=f"task_{number % 2}",  # noqa: B023
                 seconds=seconds, main_visual_tokens=int(100 * seconds), main_prompt_tokens=900, output_tokens=40,
@@ -45,7 +45,7 @@ def arms(video: str) -> tuple[list[Row], list[Row]]:
     return first, second
 
 
-def written(path: Path, first: Sequence[Row], second: Sequence[Row]) -> ElementTree.Element:
+def written(path: Path, first: Sequence[EvalResult], second: Sequence[EvalResult]) -> ElementTree.Element:
     """The page as a tree: it parses as strictly as XML does."""
     names = ("dispatch=parallel,evidence=text", "dispatch=sequential,evidence=frames")
     write_page(compare(first, second, Exact(), names=names), first, second, path, title="Parallel <or> sequential")
@@ -60,7 +60,9 @@ def words(element: ElementTree.Element) -> str:
     return " ".join("".join(element.itertext()).split())
 
 
-def test_the_page_is_one_file_that_fetches_and_runs_nothing(tmp_path: Path, arms: tuple[list[Row], list[Row]]) -> None:
+def test_the_page_is_one_file_that_fetches_and_runs_nothing(
+    tmp_path: Path, arms: tuple[list[EvalResult], list[EvalResult]]
+) -> None:
     page = written(tmp_path / "new" / "ab.html", *arms)
     assert [file.name for file in (tmp_path / "new").iterdir()] == ["ab.html"]
     tags = {element.tag for element in page.iter()}
@@ -71,14 +73,14 @@ def test_the_page_is_one_file_that_fetches_and_runs_nothing(tmp_path: Path, arms
 
 
 def test_what_a_model_or_a_data_set_wrote_is_text_and_nothing_else(
-    tmp_path: Path, arms: tuple[list[Row], list[Row]]
+    tmp_path: Path, arms: tuple[list[EvalResult], list[EvalResult]]
 ) -> None:
     [asked] = [words(p) for p in flips(written(tmp_path / "ab.html", *arms))[0].iter("p") if p.get("class") == "ask"]
     assert asked == "Question 3? </script><script>alert(1)</script> & <b>[31m ]]> {{ 7 * 7 }} é 中"
 
 
 def test_it_says_the_difference_its_interval_and_what_was_left_out(
-    tmp_path: Path, arms: tuple[list[Row], list[Row]]
+    tmp_path: Path, arms: tuple[list[EvalResult], list[EvalResult]]
 ) -> None:
     said = words(written(tmp_path / "ab.html", *arms))
     assert "11 questions that both arms answered, of 12" in said
@@ -88,7 +90,7 @@ def test_it_says_the_difference_its_interval_and_what_was_left_out(
     assert "Left out, since an episode failed: 1 questions" in said
 
 
-def test_plots_have_names_axes_and_units(tmp_path: Path, arms: tuple[list[Row], list[Row]]) -> None:
+def test_plots_have_names_axes_and_units(tmp_path: Path, arms: tuple[list[EvalResult], list[EvalResult]]) -> None:
     page = written(tmp_path / "ab.html", *arms)
     labels = [words(text) for text in page.iter("text") if text.get("class") == "label"]
     assert labels == [
@@ -101,7 +103,7 @@ def test_plots_have_names_axes_and_units(tmp_path: Path, arms: tuple[list[Row], 
 
 
 def test_flipped_questions_show_both_arms_answers_and_windows(
-    tmp_path: Path, arms: tuple[list[Row], list[Row]]
+    tmp_path: Path, arms: tuple[list[EvalResult], list[EvalResult]]
 ) -> None:
     page = written(tmp_path / "ab.html", *arms)
     found = flips(page)
@@ -118,7 +120,7 @@ def test_flipped_questions_show_both_arms_answers_and_windows(
     assert "bad_window" in words(found[0]) and "A <b>red</b> circle" in words(found[0])
 
 
-def test_frames_are_those_of_the_windows(tmp_path: Path, arms: tuple[list[Row], list[Row]]) -> None:
+def test_frames_are_those_of_the_windows(tmp_path: Path, arms: tuple[list[EvalResult], list[EvalResult]]) -> None:
     flip = flips(written(tmp_path / "ab.html", *arms))[0]
     shown = []
     for figure in flip.iter("figure"):
@@ -144,7 +146,7 @@ def test_at_most_forty_flips_are_shown_and_their_number_is_said(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("second", [[row("1")], [row("1", status="failed")]], ids=["nothing flipped", "no pair"])
-def test_with_little_to_show_there_is_still_a_page(tmp_path: Path, second: list[Row]) -> None:
+def test_with_little_to_show_there_is_still_a_page(tmp_path: Path, second: list[EvalResult]) -> None:
     page = written(tmp_path / "ab.html", [row("1")], second)
     assert not flips(page) and "Questions that flipped: 0" in words(page)
 
@@ -201,7 +203,9 @@ def browser(tmp_path: Path):
     return run
 
 
-def test_a_browser_shows_the_page_as_written(browser, tmp_path: Path, arms: tuple[list[Row], list[Row]]) -> None:
+def test_a_browser_shows_the_page_as_written(
+    browser, tmp_path: Path, arms: tuple[list[EvalResult], list[EvalResult]]
+) -> None:
     page = tmp_path / "ab.html"
     written(page, *arms)
     done = browser(page, "--dump-dom")
@@ -212,7 +216,7 @@ def test_a_browser_shows_the_page_as_written(browser, tmp_path: Path, arms: tupl
 
 @pytest.mark.parametrize("width", [400, 1400])
 def test_a_browser_draws_the_page_at_any_width(
-    browser, tmp_path: Path, arms: tuple[list[Row], list[Row]], width: int
+    browser, tmp_path: Path, arms: tuple[list[EvalResult], list[EvalResult]], width: int
 ) -> None:
     page, picture = tmp_path / "ab.html", tmp_path / "ab.png"
     written(page, *arms)

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 import typer
 from click.testing import Result
-from judge_server import judge_server
-from scored_rows import open_row, row, span_row
 from typer.testing import CliRunner
 
-from cli.rescore import rescore as command
 from lmms_tasks.items import save_rows
 from lmms_tasks.rescore import Rescored, rescore
 from lmms_tasks.scoring.scorers import get_scorer
+from paravt_cli.rescore import rescore as command
 from paravt_infer.errors import SettingsError
+from tests.fixtures.judge_server import judge_server
+from tests.fixtures.results import open_row, row, span_row
 
 ROWS = [
     row("<answer>B</answer>", "B", id="plain"),

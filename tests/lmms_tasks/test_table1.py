@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from test_compare import Exact, row
 
 from lmms_tasks.items import save_rows
-from lmms_tasks.table1_beside import by_task, lay_beside, table
+from lmms_tasks.table1_beside import by_task, compare_to_paper, table
 from lmms_tasks.table1_numbers import COLUMNS, NOTES, PARAVT, PUBLISHED, SIZES
 from paravt_infer.errors import SettingsError
+from tests.fixtures.arms import Exact, row
 
 MLVU, VIDEOMME, CHARADES = "paravt_mlvu", "paravt_videomme", "paravt_charades_sta"
 
@@ -41,7 +41,7 @@ def test_the_papers_own_sums_come_out() -> None:
 
 def test_ours_less_the_papers_with_the_interval_of_ours() -> None:
     rows = [row(str(n), "A" if n < 75 else "B", task=VIDEOMME) for n in range(100)]
-    [line] = lay_beside({VIDEOMME: rows}, Exact())
+    [line] = compare_to_paper({VIDEOMME: rows}, Exact())
     assert (line.metric, line.count, line.size, line.ours) == ("accuracy", 100, 2700, 75.0)
     assert line.difference == pytest.approx(75.0 - 62.1)
     assert line.interval == pytest.approx((66.3, 83.1), abs=1.0)  # 1.96 * sqrt(0.75 * 0.25 / 100) = 8.5
@@ -52,40 +52,40 @@ def test_ours_less_the_papers_with_the_interval_of_ours() -> None:
 def test_mlvu_is_the_mean_over_task_types_and_its_interval_too() -> None:
     rows = [row(str(n), task=MLVU, groups={"task_type": "plotQA"}) for n in range(9)]
     rows.append(row("9", "B", task=MLVU, groups={"task_type": "count"}))
-    [line] = lay_beside({MLVU: rows}, Exact())
+    [line] = compare_to_paper({MLVU: rows}, Exact())
     assert (line.metric, line.ours, line.interval) == ("macro", 50.0, (50.0, 50.0))
 
 
 def test_charades_is_mean_iou() -> None:
     rows = [row("1", "0.25", task=CHARADES), row("2", "0.75", task=CHARADES)]
-    [line] = lay_beside({CHARADES: rows}, Exact())
+    [line] = compare_to_paper({CHARADES: rows}, Exact())
     assert (line.metric, line.ours, line.interval) == ("miou", 50.0, (25.0, 75.0))
 
 
 def test_failed_episodes_are_counted_and_not_scored() -> None:
     rows = [row("1", task=VIDEOMME), row("2", task=VIDEOMME, status="failed")]
-    [line] = lay_beside({VIDEOMME: rows}, Exact())
+    [line] = compare_to_paper({VIDEOMME: rows}, Exact())
     assert (line.count, line.failed, line.ours, line.interval) == (1, 1, 100.0, None)
-    [line] = lay_beside({VIDEOMME: rows[1:]}, Exact())
+    [line] = compare_to_paper({VIDEOMME: rows[1:]}, Exact())
     assert (line.count, line.ours, line.difference) == (0, None, None)
     assert "1 failed" in _printed([line], every=True)
 
 
 def test_lines_are_in_the_tables_order_and_other_tasks_are_passed_over() -> None:
     rows = {task: [row("1", task=task), row("2", task=task)] for task in ("sample_world", CHARADES, VIDEOMME)}
-    assert [line.task for line in lay_beside(rows, Exact())] == [VIDEOMME, CHARADES]
+    assert [line.task for line in compare_to_paper(rows, Exact())] == [VIDEOMME, CHARADES]
 
 
 def test_what_is_printed_says_how_many_of_how_many() -> None:
     rows = [row(str(n), task=VIDEOMME) for n in range(4)]
-    printed = _printed(lay_beside({VIDEOMME: rows}, Exact()))
+    printed = _printed(compare_to_paper({VIDEOMME: rows}, Exact()))
     assert "4 of 2,700" in printed and "fewer questions than the split has" in printed and "arXiv 2605.20342" in printed
     assert "GPT-4o" not in printed
 
 
 def test_all_sets_ours_against_every_published_model() -> None:
     rows = {task: [row("1", task=task), row("2", "B", task=task)] for task in (VIDEOMME, "paravt_lvbench")}
-    printed = _printed(lay_beside(rows, Exact()), every=True)
+    printed = _printed(compare_to_paper(rows, Exact()), every=True)
     assert "59.9 -9.9" in printed  # Qwen3-VL-8B
     assert "Video-Thinker-7B, LVBench: withheld" in printed
 
@@ -128,8 +128,8 @@ def _printed(lines: list, every: bool = False) -> str:
 def _command(*arguments: str) -> subprocess.CompletedProcess[str]:
     """The command in a process of its own, wherever the main program has it."""
     code = (
-        "import sys, typer, cli.table1\nfrom paravt_infer.errors import ParavtError\n"
-        "app = typer.Typer(pretty_exceptions_enable=False)\napp.command()(cli.table1.table1)\n"
+        "import sys, typer, paravt_cli.table1\nfrom paravt_infer.errors import ParavtError\n"
+        "app = typer.Typer(pretty_exceptions_enable=False)\napp.command()(paravt_cli.table1.table1)\n"
         "try: app()\nexcept ParavtError as error: sys.exit(f'paravt: {error}')\n"
     )
     variables = {**os.environ, "COLUMNS": "140", "HF_HUB_OFFLINE": "1"}

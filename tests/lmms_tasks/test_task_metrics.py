@@ -8,13 +8,13 @@ import pytest
 
 from lmms_tasks import metrics
 from lmms_tasks.benchmarks import BENCHMARKS
-from lmms_tasks.items import Row
+from lmms_tasks.items import EvalResult
 from lmms_tasks.metrics import FAILED, aggregate, failed_text, response_text
 from lmms_tasks.scoring.scorers import get_scorer
 from lmms_tasks.scoring.summary import summarise
 from paravt_infer.questions import Question
 from paravt_infer.rollout import Rollout
-from training.world.seven import rows
+from paravt_training.world.seven import rows
 
 UPSTREAM = "[LMMS_EVAL_REQUEST_FAILED after 5 retries] Connection error. Details: D"
 COLOURS = {"A": "red", "B": "green", "C": "blue", "D": "none of them"}
@@ -170,7 +170,7 @@ def test_the_gold_is_right_and_the_figures_are_those_of_the_summary(task: str) -
     answered = [(doc, target(doc) if number % 3 else "no idea") for number, doc in enumerate(docs)]
     found = figures(task, *answered)
     told = [getattr(metrics, f"{task}__process_results")(doc, [said])["failed"]["row"] for doc, said in answered]
-    summary = summarise([Row.model_validate(row) for row in told], get_scorer("paravt"))
+    summary = summarise([EvalResult.model_validate(row) for row in told], get_scorer("paravt"))
     assert {name: found[name] for name in summary.metrics} == summary.metrics
     assert summary.headline.name == benchmark.metrics[0] and tuple(summary.metrics) == benchmark.metrics
     assert 0 < summary.headline.value < 100

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forms import call_text
-from scripted import ScriptedBackend
 
 from paravt_infer import Engine, Question, Rollout, Settings
 from paravt_infer.errors import BackendError, SettingsError
 from paravt_infer.rollout import from_json, to_json
+from tests.fixtures.responses import call_text
+from tests.fixtures.scripted import ScriptedBackend
 
 OPTIONS = {"A": "red", "B": "blue"}
 CALLS = "<think>look</think>" + call_text(2, 5) + call_text(10, '"00:14"')

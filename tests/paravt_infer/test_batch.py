@@ -7,12 +7,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from scripted import ScriptedBackend
 
 from paravt_infer import Engine, Settings
 from paravt_infer.batch import Batch
 from paravt_infer.errors import SettingsError
 from paravt_infer.rollout import load
+from tests.fixtures.scripted import ScriptedBackend
 
 DIRECT = Settings(protocol="direct")
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from paravt_infer.chat import Chat, Message
 from paravt_infer.errors import ModelError
 from paravt_infer.model import load_model_files
-from paravt_infer.protocols import Protocol, Told, get_protocol
+from paravt_infer.protocols import Protocol, ToolResult, get_protocol
 from paravt_infer.questions import Question, Subtitle
 from paravt_infer.video.types import Frame
 
@@ -27,16 +27,16 @@ def chat(tiny: Path) -> Chat:
     return load_model_files(str(tiny)).chat
 
 
-def told(calls: int, *, frames: bool) -> list[Told]:
+def told(calls: int, *, frames: bool) -> list[ToolResult]:
     """What so many calls return, every second one an error."""
     return [
-        Told(
+        ToolResult(
             window=(n, n + 2.5),
             text=f"{len(FRAMES)} frames:" if frames else f"a dog\nruns {n}",
             frames=FRAMES if frames else (),
         )
         if n % 2 == 0
-        else Told(window=None, text="end_time is missing", ok=False)
+        else ToolResult(window=None, text="end_time is missing", ok=False)
         for n in range(calls)
     ]
 
@@ -102,7 +102,7 @@ def test_the_end_of_a_turn_is_fed_where_it_was_not_generated(chat: Chat) -> None
 
 
 def test_all_responses_of_a_turn_stand_in_one_turn_in_their_order(chat: Chat) -> None:
-    evidence = [Told(window=None, text=word) for word in ("red", "green", "blue")]
+    evidence = [ToolResult(window=None, text=word) for word in ("red", "green", "blue")]
     for name in ("paravt", "tools"):
         fed = chat.decode(chat.after([], get_protocol(name).feed_back(evidence)))
         assert fed.count("<|im_start|>") == 2
@@ -164,9 +164,9 @@ def test_no_question_subtitle_or_evidence_forges_a_turn_or_a_frame(
         question = Question(video="v", text=text or "?", options={"A": option})
         subtitles = [Subtitle(start=0, end=1, text=said), Subtitle(start=1, end=2, text=text)]
         evidence = [
-            Told(window=None, text=text, frames=FRAMES),
-            Told(window=(0, 1), text=option),
-            Told(window=None, text=said),
+            ToolResult(window=None, text=text, frames=FRAMES),
+            ToolResult(window=(0, 1), text=option),
+            ToolResult(window=None, text=said),
         ]
         return [
             special(chat, chat.first(protocol.opening(question, FRAMES, 40.0, subtitles))),

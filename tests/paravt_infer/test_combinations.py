@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from forms import answer_form, calls_form
 
 from paravt_infer import Engine, Settings, open_backend
+from tests.fixtures.responses import answer_form, calls_form
 
 
 @pytest.mark.parametrize("evidence", ["text", "frames"])

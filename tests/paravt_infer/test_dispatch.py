@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forms import call_text
-from scripted import ScriptedBackend
 
 from paravt_infer import Engine, Question, Rollout, Settings
 from paravt_infer.backends.base import Request
 from paravt_infer.errors import BackendError
+from tests.fixtures.responses import call_text
+from tests.fixtures.scripted import ScriptedBackend
 
 FIVE = "".join(call_text(n, n + 2) for n in (1, 5, 9, 13, 17))
 ANSWER = "<answer>B</answer>"

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from scripted import ScriptedBackend
 
 from paravt_infer import Engine, Question, Settings
 from paravt_infer.errors import SettingsError
-from paravt_infer.journal import Asked, Journal, key_of
+from paravt_infer.journal import Journal, ResumableRun, key_of
 from paravt_infer.rollout import BackendFacts, Rollout, load, to_json
 from paravt_infer.video.pool import DecodePool
 from paravt_infer.video.store import VideoStore
+from tests.fixtures.scripted import ScriptedBackend
 
 DIRECT = Settings(protocol="direct", frames=2)
 
@@ -35,7 +35,7 @@ async def ask(
 ) -> list[tuple[str, str | None]]:
     """Question and answer of all rollouts, one at a time."""
     async with Engine(backend, values, store=VideoStore(DecodePool(reader=reader))) as engine:
-        run = Asked(engine, asked, Journal(path))
+        run = ResumableRun(engine, asked, Journal(path))
         async for _ in run.run(concurrency=1):
             pass
     return [(one.question.id, one.answer) for one in run.rollouts()]
@@ -153,7 +153,7 @@ def test_what_merely_came_of_it_does_not() -> None:
 async def test_a_record_has_the_key_that_its_question_was_asked_under(tiny: Path, video: str, tmp_path: Path) -> None:
     values = Settings(protocol="tools", turn_regex=("a", None), system_prompt="Look.", frames=2)
     async with Engine(ScriptedBackend(tiny, ["<answer>A</answer>"]), values) as engine:
-        run = Asked(engine, questions(video, 1), Journal(tmp_path / "j.jsonl"))
+        run = ResumableRun(engine, questions(video, 1), Journal(tmp_path / "j.jsonl"))
         [one] = [one async for one in run.run(concurrency=1)]
     [read] = load(tmp_path / "j.jsonl")
     assert [key_of(one), key_of(read)] == run.keys * 2
@@ -209,7 +209,7 @@ async def test_what_decodes_is_part_of_it(tiny: Path, video: str, tmp_path: Path
 async def test_parts_are_of_the_questions_and_each_is_counted_once(tiny: Path, video: str, tmp_path: Path) -> None:
     backend = ScriptedBackend(tiny, ["A", "B", "A"])
     async with Engine(backend, DIRECT) as engine:
-        run = Asked(engine, questions(video), Journal(tmp_path / "j.jsonl"))
+        run = ResumableRun(engine, questions(video), Journal(tmp_path / "j.jsonl"))
         first = [one.question.id async for one in run.run(concurrency=1, part=slice(0, 2))]
         second = [one.question.id async for one in run.run(concurrency=1, part=slice(2, 4))]
     assert (first, second) == (["q0", "q1"], ["q2"])

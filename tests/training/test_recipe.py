@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cli.train import app
+from paravt_cli.train import app
 from paravt_infer.errors import SettingsError
-from training.recipe import FOLDER, Recipe, load_recipe
+from paravt_training.recipe import FOLDER, SftRecipe, load_recipe
 
 NONE = "perception: 0, parallel: 0, sequential: 0, overview: 0, reasoning: 0, direct: 0"
 
@@ -71,14 +71,14 @@ def test_files_that_are_no_recipes(tmp_path: Path) -> None:
 
 
 def test_the_command_tells_a_fault_before_any_model_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "training.sft", None)  # importing it would fail
+    monkeypatch.setitem(__import__("sys").modules, "paravt_training.sft", None)  # importing it would fail
     result = CliRunner().invoke(app, ["sft", "--recipe", "mini_sft", "--set", "bath=3"])
     assert isinstance(result.exception, SettingsError)
 
 
 def test_phases_follow_each_other() -> None:
     phases = "[{name: a, steps: 2, learning_rate: 1}, {name: b, steps: 3, learning_rate: 1, batch: 5}]"
-    recipe: Recipe = load_recipe("mini_sft", [f"phases={phases}"])
+    recipe: SftRecipe = load_recipe("mini_sft", [f"phases={phases}"])
     assert recipe.steps == 5
     assert [recipe.phase_at(step)[0].name for step in range(5)] == ["a"] * 2 + ["b"] * 3
     assert [recipe.phase_at(step)[1] for step in range(5)] == [0, 1, 0, 1, 2]

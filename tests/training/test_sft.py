@@ -9,17 +9,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from processes import run, run_killed, run_processes
 from safetensors.torch import load_file
-from sft_run import command, metrics, write_recipe
 
 from paravt_infer.errors import SettingsError
 from paravt_infer.model import load_model_files, load_part
-from training.export import export_run
-from training.recipe import Phase, load_recipe
-from training.sft import rate_at, train
-from training.world.build import build
-from training.world.stream import Mix
+from paravt_training.loop.export import export_run
+from paravt_training.recipe import Phase, load_recipe
+from paravt_training.sft import rate_at, train
+from paravt_training.world.build import build
+from paravt_training.world.stream import Mix
+from tests.fixtures.processes import run, run_killed, run_processes
+from tests.fixtures.sft_run import command, metrics, write_recipe
 
 
 @pytest.fixture(scope="module")

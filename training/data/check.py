@@ -9,7 +9,7 @@ from paravt_infer.answers import read_answer
 from paravt_infer.protocols import get_protocol
 from paravt_infer.protocols.calls import has_forged_response
 from paravt_infer.tools import TOOLS, CallFault, Fault, ParsedCall
-from training.data.rows import BadRow, JsonMessage, Row, RowFault, text_of
+from paravt_training.data.rows import BadRow, ConversationRow, JsonMessage, RowFault, text_of
 
 _MAY_FOLLOW = {
     "": ("system", "user"),
@@ -21,7 +21,7 @@ _MAY_FOLLOW = {
 """Roles that may come next; a user's turn after a tool's asks for the answer."""
 
 
-def check(row: Row) -> list[BadRow]:
+def check(row: ConversationRow) -> list[BadRow]:
     """Everything that is wrong with a row; empty where it can be trained on."""
     return [row.bad(fault) for fault in faults(row.messages, row.info)]
 

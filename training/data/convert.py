@@ -19,11 +19,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from paravt_infer.chat import Message
-from paravt_infer.protocols import Protocol, Told, get_protocol
+from paravt_infer.protocols import Protocol, ToolResult, get_protocol
 from paravt_infer.questions import Question
 from paravt_infer.times import parse_time
-from training.data.check import call_window, faults
-from training.data.rows import BadRow, JsonMessage, Row, RowFault, media_of, text_of
+from paravt_training.data.check import call_window, faults
+from paravt_training.data.rows import BadRow, ConversationRow, JsonMessage, RowFault, media_of, text_of
 
 Span = tuple[float, float]
 """A window, in seconds."""
@@ -102,7 +102,7 @@ def to_parallel(messages: Sequence[JsonMessage], protocol: Protocol | None = Non
     All calls stay, word for word and in their order. Turns with several calls, or none, stay as they are.
 
     Args:
-        messages: a trace without faults (`training.data.check.faults`), perhaps with responses inside the
+        messages: a trace without faults (`paravt_training.data.check.faults`), perhaps with responses inside the
             assistant's messages; it is not changed.
         protocol: whose words tell what calls returned; `paravt` by default.
 
@@ -144,7 +144,7 @@ def to_parallel(messages: Sequence[JsonMessage], protocol: Protocol | None = Non
 
 
 @dataclass(kw_only=True, slots=True)
-class Report:
+class ConversionCounts:
     """What became of the rows."""
 
     rows: int = 0
@@ -153,14 +153,14 @@ class Report:
     """By fault."""
 
 
-def converted(rows: Iterable[Row | BadRow], report: Report) -> Iterator[Row | BadRow]:
+def converted(rows: Iterable[ConversationRow | BadRow], report: ConversionCounts) -> Iterator[ConversationRow | BadRow]:
     """The rows as parallel traces, those with faults as `BadRow`; `report` counts as they pass.
 
     A row that changes says so: its `extra_info.form` is `parallel`.
     """
     for row in rows:
         report.rows += 1
-        if isinstance(row, Row):
+        if isinstance(row, ConversationRow):
             try:
                 for fault in faults(unfold(row.messages), row.info):
                     raise fault
@@ -272,7 +272,9 @@ def _told(group: Sequence[_Turn], protocol: Protocol) -> list[JsonMessage]:
     first = group[0]
     if len(group) == 1 and not first.frames:
         return [first.said, *first.returned, *first.after]
-    told = [Told(window=None if _OWN_SPAN.match(turn.words) else turn.windows[0], text=turn.words) for turn in group]
+    told = [
+        ToolResult(window=None if _OWN_SPAN.match(turn.words) else turn.windows[0], text=turn.words) for turn in group
+    ]
     said, after = first.said, group[-1].after
     if len(group) > 1:
         text = text_of(said).replace(first.calls[0], "\n".join(turn.calls[0] for turn in group), 1)

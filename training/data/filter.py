@@ -8,15 +8,15 @@ from pathlib import Path
 
 from paravt_infer import rollout as rollouts
 from paravt_infer.errors import SettingsError
-from training.data.rows import BadRow, Row
-from training.rewards.accuracy import Gold, accuracy
+from paravt_training.data.rows import BadRow, ConversationRow
+from paravt_training.rewards.accuracy import GoldAnswer, accuracy
 
 MOST_WORDS = 15
 """An open answer of more words is out of reach of a model that answers in few (paper)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Said:
+class RolloutAnswer:
     """What one rollout answered."""
 
     answer: str | None
@@ -26,7 +26,7 @@ class Said:
 
 
 @dataclass(kw_only=True, slots=True)
-class Report:
+class FilterCounts:
     """What became of the rows."""
 
     rows: int = 0
@@ -37,34 +37,34 @@ class Report:
     """Kept rows about which the rollouts say nothing."""
 
 
-def read_answers(file: Path) -> dict[str, list[Said]]:
+def read_answers(file: Path) -> dict[str, list[RolloutAnswer]]:
     """The answers of a file that `paravt ask --out` wrote, by their question's id. Failed episodes answer nothing.
 
     Raises:
         SettingsError: no such file, or not one of rollouts.
     """
-    answers: dict[str, list[Said]] = defaultdict(list)
+    answers: dict[str, list[RolloutAnswer]] = defaultdict(list)
     for one in rollouts.load(file):
         if one.status in ("answered", "no_answer"):
-            answers[one.question.id].append(Said(answer=one.answer, options=one.question.options))
+            answers[one.question.id].append(RolloutAnswer(answer=one.answer, options=one.question.options))
     return dict(answers)
 
 
-def _gold(row: Row, said: Said) -> Gold:
+def _gold(row: ConversationRow, said: RolloutAnswer) -> GoldAnswer:
     """Raises SettingsError where the row's right answer says nothing that could be right."""
     try:
-        return Gold(answer=row.answer, kind=row.kind, options=said.options)  # type: ignore[arg-type]
+        return GoldAnswer(answer=row.answer, kind=row.kind, options=said.options)  # type: ignore[arg-type]
     except SettingsError as error:
         raise SettingsError(f"{row.file}, row {row.number}: {error}") from None
 
 
 def filtered(
-    rows: Iterable[Row | BadRow],
-    report: Report,
+    rows: Iterable[ConversationRow | BadRow],
+    report: FilterCounts,
     *,
-    answers: Mapping[str, list[Said]] | None = None,
+    answers: Mapping[str, list[RolloutAnswer]] | None = None,
     most_words: int = MOST_WORDS,
-) -> Iterator[Row | BadRow]:
+) -> Iterator[ConversationRow | BadRow]:
     """The rows that can be learned from, and the bad ones; `report` counts as they pass.
 
     Args:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from paravt_infer.protocols import get_protocol
-from training.data.rows import BadRow, Row, text_of
-from training.data.videos import Folders, prefix_of
+from paravt_training.data.rows import BadRow, ConversationRow, text_of
+from paravt_training.data.videos import Folders, prefix_of
 
 
 def _numbers() -> "array[int]":
@@ -59,8 +59,12 @@ class Counts:
 
 
 def counted(
-    rows: Iterable[Row | BadRow], counts: Counts, *, folders: Folders, tokens: Callable[[str], int] | None = None
-) -> Iterator[Row | BadRow]:
+    rows: Iterable[ConversationRow | BadRow],
+    counts: Counts,
+    *,
+    folders: Folders,
+    tokens: Callable[[str], int] | None = None,
+) -> Iterator[ConversationRow | BadRow]:
     """The rows as they are; `counts` grows as they pass.
 
     Args:

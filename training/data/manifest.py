@@ -18,14 +18,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from paravt_infer.errors import SettingsError
 from paravt_infer.settings import first_fault
-from training.recipe import FOLDER
+from paravt_training.recipe import FOLDER
 
 
 class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, frozen=True)
 
 
-class Source(_Part):
+class ManifestSource(_Part):
     """Rows of one kind."""
 
     name: str = Field(min_length=1)
@@ -57,7 +57,7 @@ class Manifest(_Part):
     """A source may have fewer rows than its count, by at most this part of it."""
     shard_rows: int = Field(default=10_000, ge=1)
     """Rows a file that is written."""
-    sources: list[Source] = Field(min_length=1)
+    sources: list[ManifestSource] = Field(min_length=1)
 
     @model_validator(mode="after")
     def _one_way_to_count(self) -> "Manifest":
@@ -157,7 +157,7 @@ def _shared(rows: int, weights: Mapping[str, float]) -> dict[str, int]:
     return shares
 
 
-_KEYS = (*Manifest.model_fields, *Source.model_fields)
+_KEYS = (*Manifest.model_fields, *ManifestSource.model_fields)
 
 
 def load_manifest(file: str | Path) -> Manifest:

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paravt_infer.errors import SettingsError
-from training.data.manifest import Manifest
-from training.data.rows import BadRow, Row, count_rows, find_files, read_rows, text_of
-from training.data.writer import RowWriter
+from paravt_training.data.manifest import Manifest
+from paravt_training.data.rows import BadRow, ConversationRow, count_rows, find_files, read_rows, text_of
+from paravt_training.data.writer import RowWriter
 
 
 @dataclass(kw_only=True, slots=True)
@@ -101,7 +101,7 @@ def mix(
                     if row is not None:
                         writer.write(row)
             mixed.shards.append(name)
-        _bear_out(manifest, mixed)
+        _verify(manifest, mixed)
         (scratch / "summary.json").write_text(json.dumps(asdict(mixed), indent=1) + "\n", encoding="utf-8")
         scratch.replace(out)
     except OSError as error:
@@ -111,7 +111,7 @@ def mix(
     return mixed
 
 
-def _drawn(files: list[Path], sizes: list[int], share: int, seed: int, name: str) -> Iterator[Row | BadRow]:
+def _drawn(files: list[Path], sizes: list[int], share: int, seed: int, name: str) -> Iterator[ConversationRow | BadRow]:
     """`share` of a source's rows. Which ones does not depend on the other sources."""
     chosen: NDArray[np.bool_] = np.zeros(sum(sizes), bool)
     chosen[np.random.default_rng([seed, crc32(name.encode())]).choice(len(chosen), share, replace=False)] = True
@@ -121,11 +121,11 @@ def _drawn(files: list[Path], sizes: list[int], share: int, seed: int, name: str
 
 def _told(
     labels: NDArray[np.uint16],
-    drawn: dict[str, Iterator[Row | BadRow]],
+    drawn: dict[str, Iterator[ConversationRow | BadRow]],
     mixed: Mixed,
     bad: Callable[[BadRow], None],
     tick: Callable[[int], None],
-) -> Iterator[Row | None]:
+) -> Iterator[ConversationRow | None]:
     """The rows in the mix's order, each naming its source; None in the place of a bad one."""
     names = list(drawn)
     for label in labels:
@@ -144,7 +144,7 @@ def _told(
         yield replace(row, info={**row.info, "source": name})
 
 
-def _bear_out(manifest: Manifest, mixed: Mixed) -> None:
+def _verify(manifest: Manifest, mixed: Mixed) -> None:
     """Measure the rows, and hold them against what the manifest says of them."""
     mixed.rows = sum(given.rows for given in mixed.sources.values())
     if not mixed.rows:

@@ -57,7 +57,7 @@ class BadRow:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Row:
+class ConversationRow:
     """One conversation."""
 
     messages: list[JsonMessage]
@@ -107,7 +107,7 @@ def media_of(message: JsonMessage) -> list[dict[str, Any]]:
     return [] if isinstance(content, str) else [part for part in content if part["type"] != "text"]
 
 
-def read_rows(file: Path, chosen: NDArray[np.bool_] | None = None) -> Iterator[Row | BadRow]:
+def read_rows(file: Path, chosen: NDArray[np.bool_] | None = None) -> Iterator[ConversationRow | BadRow]:
     """A file's rows in their order, those that cannot be read as `BadRow`. Memory does not grow with the file.
 
     Args:
@@ -210,7 +210,7 @@ def row_values(batch: pa.RecordBatch) -> Iterator[dict[str, Any] | None]:
             yield None
 
 
-def parse_row(values: dict[str, Any] | None, file: Path, number: int) -> Row | BadRow:
+def parse_row(values: dict[str, Any] | None, file: Path, number: int) -> ConversationRow | BadRow:
     """A row from its columns' values; None for values whose bytes are no text."""
     try:
         if values is None:
@@ -223,7 +223,7 @@ def parse_row(values: dict[str, Any] | None, file: Path, number: int) -> Row | B
             raise RowFault("bad_extra_info", f"extra_info is a {type(info).__name__}, not an object")
         others = {name: value for name, value in values.items() if name not in _LAYOUT and value is not None}
         named = [part[part["type"]] for message in messages for part in media_of(message) if part["type"] == "video"]
-        return Row(
+        return ConversationRow(
             messages=messages,
             videos=videos or list(dict.fromkeys(named)),
             info=others | {name: value for name, value in info.items() if value is not None},

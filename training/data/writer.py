@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from paravt_infer.errors import SettingsError
-from training.data.rows import ROWS_AT_ONCE, Row
+from paravt_training.data.rows import ROWS_AT_ONCE, ConversationRow
 
 SCHEMA = pa.schema([("messages", pa.string()), ("videos", pa.list_(pa.string())), ("extra_info", pa.string())])
 """What is written: one schema, whatever was read."""
@@ -36,7 +36,7 @@ class RowWriter:
             raise self._unwritten(error) from None
         return self
 
-    def write(self, row: Row) -> None:
+    def write(self, row: ConversationRow) -> None:
         """Add a row."""
         # JSON's own escapes keep what UTF-8 cannot hold, such as half a pair.
         texts = {"messages": json.dumps(row.messages), "extra_info": json.dumps(row.info, default=str)}

@@ -15,7 +15,7 @@ _NO_PUNCTUATION = str.maketrans("", "", string.punctuation.replace(".", ""))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Gold:
+class GoldAnswer:
     """The right answer of a prompt.
 
     Raises:
@@ -42,18 +42,19 @@ class Gold:
         return self.options or _LETTERS
 
 
-def accuracy(said: str | None, gold: Gold) -> float:
+def accuracy(said: str | None, gold: GoldAnswer) -> float:
     """R_acc, between 0 and 1 (section 3.2.3 and "Reward Function Details").
 
     Args:
         said: the answer's text, `Rollout.answer_text`; None where there is none.
 
     >>> options = {"A": "red", "B": "blue"}
-    >>> [accuracy(said, Gold(answer="B", kind="choice", options=options)) for said in ("(b)", "Blue.", "A, B", None)]
+    >>> blue = GoldAnswer(answer="B", kind="choice", options=options)
+    >>> [accuracy(said, blue) for said in ("(b)", "Blue.", "A, B", None)]
     [1.0, 1.0, 0.0, 0.0]
-    >>> accuracy("a red car", Gold(answer="the car", kind="open"))
+    >>> accuracy("a red car", GoldAnswer(answer="the car", kind="open"))
     0.6666666666666666
-    >>> accuracy("12.0 - 18.0 seconds", Gold(answer="[12, 24]", kind="grounding"))
+    >>> accuracy("12.0 - 18.0 seconds", GoldAnswer(answer="[12, 24]", kind="grounding"))
     0.5
     """
     if said is None:

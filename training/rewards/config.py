@@ -4,10 +4,10 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from training.recipe import Part
+from paravt_training.recipe import ConfigModel
 
 
-class JudgeConfig(Part):
+class JudgeConfig(ConfigModel):
     """The model that grades open answers."""
 
     server: str = Field(min_length=1)
@@ -20,7 +20,7 @@ class JudgeConfig(Part):
     """The verdict may have so many tokens. A judge that thinks aloud needs more."""
 
 
-class TaskAware(Part):
+class TaskAware(ConfigModel):
     """Factors on a choice's accuracy (appendix H.1: better training signal, no better held out)."""
 
     concise: float = Field(default=1.5, ge=0)
@@ -29,7 +29,7 @@ class TaskAware(Part):
     """For any other; the paper says 0.3 to 0.4."""
 
 
-class Necessity(Part):
+class Necessity(ConfigModel):
     """A bonus where a tool was needed (Table 4: negligible effect). The paper gives no formula; this is our own."""
 
     bonus: float = Field(default=0.2, ge=0)
@@ -38,10 +38,10 @@ class Necessity(Part):
     """Paid where the overview's budget is at most this."""
 
 
-class RewardConfig(Part):
+class RewardConfig(ConfigModel):
     """R = R_acc + lambda_fmt R_fmt + R_tool, with R_fmt = min(1, R_base + lambda_anchor R_anchor) (section 3.2.3).
 
-    The think prefix is `Settings.think_prefix`, nFrames Gating `training.gating`: they change rollouts, not rewards.
+    The think prefix is `Settings.think_prefix`, nFrames Gating `grpo.gating`: they change rollouts, not rewards.
     """
 
     accuracy: Literal["rule", "judge"] = "rule"

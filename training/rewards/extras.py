@@ -6,14 +6,14 @@ from statistics import fmean
 
 from paravt_infer.chat import Chat
 from paravt_infer.rollout import Rollout
-from training.rewards.accuracy import Gold
-from training.rewards.config import Necessity, TaskAware
-from training.rewards.form import TAGS
+from paravt_training.rewards.accuracy import GoldAnswer
+from paravt_training.rewards.config import Necessity, TaskAware
+from paravt_training.rewards.form import TAGS
 
 _STRUCTURE = re.compile(rf"</?(?:{'|'.join(TAGS)})>")
 
 
-def task_weight(rollout: Rollout, gold: Gold, config: TaskAware) -> float:
+def task_weight(rollout: Rollout, gold: GoldAnswer, config: TaskAware) -> float:
     """The factor on R_acc: for a choice, whether its answer is concise; 1 for any other kind (appendix H.1)."""
     if gold.kind != "choice":
         return 1.0

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from paravt_infer.protocols.calls import parse_calls
 from paravt_infer.rollout import Rollout
 from paravt_infer.tools import Fault, ParsedCall
-from training.rewards.config import RewardConfig
+from paravt_training.rewards.config import RewardConfig
 
 SUBSTANCE = 10
 """A thought of fewer characters, tags and repeated spaces aside, is none."""
@@ -28,7 +28,7 @@ _ANY_TAG = re.compile(r"</?\w+>|<\|\w+\|>")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Shape:
+class ResponseFormat:
     """The tags of one turn's response."""
 
     text: str
@@ -75,7 +75,7 @@ class Shape:
         return even and not self.forged and all(map(_is_closed, self.calls))
 
 
-def shape(response: str) -> Shape:
+def response_format(response: str) -> ResponseFormat:
     """The shape of one response, prefix included. Any text has one.
 
     >>> seen = shape("<think>\\nthe red one moves first</think><answer>B</answer>")
@@ -90,7 +90,7 @@ def shape(response: str) -> Shape:
             lead = kept
         forged, at = forged or not is_call, end
     kept += response[at:]
-    return Shape(text=kept, lead=kept if lead is None else lead, calls=calls, forged=forged)
+    return ResponseFormat(text=kept, lead=kept if lead is None else lead, calls=calls, forged=forged)
 
 
 def _hidden(response: str, calls: tuple[ParsedCall, ...]) -> Iterator[tuple[int, int, bool]]:
@@ -125,7 +125,7 @@ def base_reward(rollout: Rollout, config: RewardConfig) -> float:
     for tags that all balance. The answer is that of the last turn, not empty, and the only one there. A call is valid
     that was written as asked for and passed every check (from the record).
     """
-    shapes = [shape(turn.response) for turn in rollout.turns]
+    shapes = [response_format(turn.response) for turn in rollout.turns]
     if not shapes:
         return 0.0
     valid = {
@@ -146,7 +146,7 @@ def anchor_reward(rollout: Rollout, config: RewardConfig) -> float:
     alpha where thoughts are closed: there is one with substance, and each turn has none or just one, closed. beta
     more where the last turn then ends in its answer. gamma is taken off where any turn leaves a thought open.
     """
-    shapes = [shape(turn.response) for turn in rollout.turns]
+    shapes = [response_format(turn.response) for turn in rollout.turns]
     closes = any(seen.thinks for seen in shapes) and all(seen.closes for seen in shapes)
     flows = closes and shapes[-1].answers_last
     return config.alpha * closes + config.beta * flows - config.gamma * any(seen.never_closes for seen in shapes)
@@ -177,7 +177,7 @@ def tag_closure(rollout: Rollout) -> dict[str, tuple[int, int]]:
     def add(tag: str, opened: int, closed: int) -> None:
         counts[tag] = counts[tag][0] + opened, counts[tag][1] + closed
 
-    for seen in (shape(turn.response) for turn in rollout.turns):
+    for seen in (response_format(turn.response) for turn in rollout.turns):
         add("think", seen.text.count("<think>"), len(_CLOSED_THOUGHT.findall(seen.text)))
         outside = _CLOSED_THOUGHT.sub(" ", seen.text)
         add("answer", outside.count("<answer>"), sum(bool(closing) for _, closing in _ANSWER.findall(outside)))

@@ -5,13 +5,13 @@ import re
 
 from rich.console import Console
 
-from paravt_infer.backends.base import Request, Sampling
+from paravt_infer.backends.base import Request, SamplingParams
 from paravt_infer.backends.openai import OpenAIBackend
 from paravt_infer.chat import Message
 from paravt_infer.errors import ParavtError
 from paravt_infer.rollout import Rollout
-from training.rewards.accuracy import Gold
-from training.rewards.config import JudgeConfig
+from paravt_training.rewards.accuracy import GoldAnswer
+from paravt_training.rewards.config import JudgeConfig
 
 # The texts go in as JSON strings, so that an answer cannot pass for a part of the task.
 PROMPT = """\
@@ -47,7 +47,7 @@ class Judge:
     async def __aexit__(self, *exc: object) -> None:
         await self._backend.close()
 
-    async def grade(self, rollout: Rollout, gold: Gold) -> float | None:
+    async def grade(self, rollout: Rollout, gold: GoldAnswer) -> float | None:
         """0, 0.5 or 1 for an open answer; None where the judge failed, or where the kind of question needs none."""
         if gold.kind != "open":
             return None
@@ -55,7 +55,7 @@ class Judge:
             return 0.0
         texts = {"question": rollout.question.text, "right": gold.answer, "said": rollout.answer_text}
         prompt = PROMPT.format(**{name: json.dumps(text, ensure_ascii=False) for name, text in texts.items()})
-        sampling = Sampling(max_new_tokens=self.config.tokens)
+        sampling = SamplingParams(max_new_tokens=self.config.tokens)
         self.asked += 1
         try:
             said = await self._backend.generate(

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from paravt_infer.rollout import Rollout
-from training.rewards.accuracy import Gold, accuracy
-from training.rewards.config import RewardConfig
-from training.rewards.extras import contrasts, necessity_bonus, task_weight
-from training.rewards.form import anchor_reward, base_reward, format_reward, is_degenerate
-from training.rewards.tool import tool_reward
+from paravt_training.rewards.accuracy import GoldAnswer, accuracy
+from paravt_training.rewards.config import RewardConfig
+from paravt_training.rewards.extras import contrasts, necessity_bonus, task_weight
+from paravt_training.rewards.form import anchor_reward, base_reward, format_reward, is_degenerate
+from paravt_training.rewards.tool import tool_reward
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,7 +23,9 @@ class Reward:
     `contrast`."""
 
 
-def reward(rollout: Rollout, gold: Gold, config: RewardConfig, *, step: int = 0, judged: float | None = None) -> Reward:
+def reward(
+    rollout: Rollout, gold: GoldAnswer, config: RewardConfig, *, step: int = 0, judged: float | None = None
+) -> Reward:
     """The reward of one rollout: a pure function of its record.
 
     Args:
@@ -41,7 +43,7 @@ def reward(rollout: Rollout, gold: Gold, config: RewardConfig, *, step: int = 0,
     ...     question=Question(video="v", text="?", options=["red", "blue"]), status="answered", answer_text="B",
     ...     turns=[Turn(prefix="<think>", text=said)],
     ... )
-    >>> reward(direct, Gold(answer="B", kind="choice"), RewardConfig()).total
+    >>> reward(direct, GoldAnswer(answer="B", kind="choice"), RewardConfig()).total
     2.0
     """
     if rollout.status not in ("answered", "no_answer"):
@@ -79,7 +81,7 @@ def reward(rollout: Rollout, gold: Gold, config: RewardConfig, *, step: int = 0,
 
 def group_rewards(
     rollouts: Sequence[Rollout],
-    gold: Gold,
+    gold: GoldAnswer,
     config: RewardConfig,
     *,
     step: int = 0,

@@ -1,6 +1,6 @@
 """The sample world as files: videos and Parquet in the paper's layout (appendix "Format and Storage").
 
-``python -m training.world.build OUT --split train --count 1000 --seed 0`` writes `OUT/train.parquet` and
+``python -m paravt_training.world.build OUT --split train --count 1000 --seed 0`` writes `OUT/train.parquet` and
 `OUT/videos/*.mp4`. Rows of `train` are traces; rows of `rl` and `test` are questions (system and user messages).
 Columns: `messages`, a JSON string of [{role, content}] whose content is a text or a list of
 {"type": "text", "text"} and {"type": "video", "video", "start", "end", "frames"}; `videos`, paths in `OUT`;
@@ -21,12 +21,12 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from training.world.questions import SPLITS, Split, WorldQuestion, question_stream, video_name
-from training.world.render import write_video
-from training.world.scene import Scene
-from training.world.stream import Mix, trace_at
-from training.world.traces import FrameRef, Trace, opening_trace
-from training.world.windows import BUDGETS, WINDOW_FRAMES
+from paravt_training.world.questions import SPLITS, Split, WorldQuestion, question_stream, video_name
+from paravt_training.world.render import write_video
+from paravt_training.world.scene import Scene
+from paravt_training.world.stream import Mix, trace_at
+from paravt_training.world.traces import FramePlaceholder, Trace, opening_trace
+from paravt_training.world.windows import BUDGETS, WINDOW_FRAMES
 
 SCHEMA = pa.schema(
     [
@@ -51,7 +51,7 @@ SCHEMA = pa.schema(
         ),
     ]
 )
-"""`question_type` is as in `training.world.questions.TYPES`, or `perception`; `kind` is choice, open or grounding
+"""`question_type` is as in `world.questions.TYPES`, or `perception`; `kind` is choice, open or grounding
 (open for perception); `options` stand in the order of their letters; `seed` is the scene's."""
 ROWS_AT_ONCE = 256
 
@@ -99,7 +99,7 @@ def _messages(trace: Trace, video: str) -> list[dict[str, Any]]:
         for number, part in enumerate(said.parts):
             following = said.parts[number + 1 : number + 2]
             if isinstance(part, str):
-                if following and isinstance(following[0], FrameRef):
+                if following and isinstance(following[0], FramePlaceholder):
                     continue
                 if content and content[-1]["type"] == "text":
                     content[-1]["text"] += part
@@ -168,7 +168,9 @@ class _Bar:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m training.world.build", description="Write the sample world.")
+    parser = argparse.ArgumentParser(
+        prog="python -m paravt_training.world.build", description="Write the sample world."
+    )
     parser.add_argument("out", type=Path, metavar="OUT", help="folder to write into")
     parser.add_argument("--split", choices=SPLITS, default="train", help="which of the disjoint splits")
     parser.add_argument("--count", type=int, required=True, help="how many rows")

@@ -1,7 +1,7 @@
 """Right or wrong, for questions of the sample world."""
 
 from paravt_infer.answers import iou, read_choice, read_span
-from training.world.questions import WorldQuestion
+from paravt_training.world.questions import WorldQuestion
 
 
 def grade(asked: WorldQuestion, said: str | None) -> float:

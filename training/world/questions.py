@@ -15,8 +15,8 @@ from typing import Literal
 
 from paravt_infer.questions import Question, letter_options
 from paravt_infer.times import format_time
-from training.world.scene import BACKGROUNDS, COLOURS, SHAPES, Event, Scene, seed_of
-from training.world.windows import Span, scan, seen_by_overview
+from paravt_training.world.scene import BACKGROUNDS, COLOURS, SHAPES, Event, Scene, seed_of
+from paravt_training.world.windows import Span, scan, seen_by_overview
 
 Split = Literal["train", "rl", "test"]
 SPLITS: tuple[Split, ...] = ("train", "rl", "test")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import av
 
-from training.world.scene import Scene
+from paravt_training.world.scene import Scene
 
 FPS = 8
 """Frames a second of every video written here."""

@@ -1,6 +1,6 @@
 """The three sample videos that ship with the package, each with a question and its right answer.
 
-``python -m training.world.samples`` writes them anew to `paravt_infer/samples`: the same bytes each time.
+``python -m paravt_training.world.samples`` writes them anew to `paravt_infer/samples`: the same bytes each time.
 """
 
 import json
@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import paravt_infer
-from training.world.render import write_video
-from training.world.scene import Event, Scene
+from paravt_training.world.render import write_video
+from paravt_training.world.scene import Event, Scene
 
 FOLDER = Path(paravt_infer.__file__).parent / "samples"
 SIZE = (256, 256)

@@ -18,9 +18,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from training.world.questions import Kind, WorldQuestion, ask, scene_seed
-from training.world.render import write_video
-from training.world.scene import Scene, seed_of
+from paravt_training.world.questions import Kind, WorldQuestion, ask, scene_seed
+from paravt_training.world.render import write_video
+from paravt_training.world.scene import Scene, seed_of
 
 VIDEOS = 3
 PER_VIDEO = 5

@@ -11,7 +11,7 @@ from paravt_infer.video.pool import DecodePool
 from paravt_infer.video.sampling import FrameSizing
 from paravt_infer.video.store import VideoStore
 from paravt_infer.video.types import Frame, VideoInfo
-from training.world.scene import Scene
+from paravt_training.world.scene import Scene
 
 SIZE = 256
 """Pixels that the drawn video is said to be wide and high."""
@@ -19,7 +19,7 @@ SCENES = 4096
 """Scenes that are remembered."""
 
 
-class DrawnStore(VideoStore):
+class DrawnFrames(VideoStore):
     """Takes the place of a store of files: `add` names a scene, and its name is a video's path from then on.
 
     Args:

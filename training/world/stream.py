@@ -7,10 +7,10 @@ import random
 from dataclasses import dataclass
 from itertools import count
 
-from training.world.questions import FORMS, Split, WorldQuestion, question_at, scene_seed
-from training.world.scene import Scene, seed_of
-from training.world.traces import Form, Trace, any_window, main_trace, perception_trace
-from training.world.windows import BUDGETS
+from paravt_training.world.questions import FORMS, Split, WorldQuestion, question_at, scene_seed
+from paravt_training.world.scene import Scene, seed_of
+from paravt_training.world.traces import Form, Trace, any_window, main_trace, perception_trace
+from paravt_training.world.windows import BUDGETS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

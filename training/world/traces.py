@@ -4,7 +4,7 @@ Everything that is said to the model comes from a protocol object (`opening`, `f
 what the model is to say is written here, short and regular. Forms of a trace:
 
 - `parallel`: think and K calls in one turn, one tool turn with K summaries, think and answer.
-- `sequential`: one call a turn; the first turn is cut at its call's end, as the engine cuts it (`Said.stopped`).
+- `sequential`: one call a turn; the first turn is cut at its call's end, as the engine cuts it (`stopped`).
 - `overview`: no calls; with the protocol `direct` the bare answer.
 - `perception`: a sub-agent's prompt and its true summary.
 
@@ -20,12 +20,12 @@ from typing import Literal
 import numpy as np
 
 from paravt_infer.chat import Message
-from paravt_infer.protocols import Protocol, Told, get_protocol
+from paravt_infer.protocols import Protocol, ToolResult, get_protocol
 from paravt_infer.times import format_time
 from paravt_infer.video.types import Frame
-from training.world.questions import WorldQuestion
-from training.world.scene import Scene
-from training.world.windows import Span, around, first_shown, near, overview_times, scan, summary, window_times
+from paravt_training.world.questions import WorldQuestion
+from paravt_training.world.scene import Scene
+from paravt_training.world.windows import Span, around, first_shown, near, overview_times, scan, summary, window_times
 
 Form = Literal["parallel", "sequential", "overview", "perception"]
 Syntax = Literal["tool_call", "tool_code"]
@@ -35,7 +35,7 @@ _NO_PIXELS = np.zeros((0, 0, 3), np.uint8)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FrameRef:
+class FramePlaceholder:
     """A frame's place in a message; its pixels are drawn when they are needed."""
 
     time: float
@@ -43,12 +43,12 @@ class FrameRef:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Said:
+class TraceMessage:
     """One message of a trace."""
 
     role: str
     """`system`, `user`, `tool` or `assistant`."""
-    parts: tuple[str | FrameRef, ...]
+    parts: tuple[str | FramePlaceholder, ...]
     """Text and frames, in the order the model sees them."""
     stopped: bool = False
     """Whether generation was stopped at this text's end: then the token that ends the turn is fed, not learned."""
@@ -69,7 +69,7 @@ class Trace:
 
     scene: Scene
     """What its frames show."""
-    messages: tuple[Said, ...]
+    messages: tuple[TraceMessage, ...]
     """From the system prompt to the answer."""
     protocol: str
     """A name in `paravt_infer.protocols`; its `tools()` go to the chat template."""
@@ -85,7 +85,7 @@ class Trace:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Plan:
+class WindowPlan:
     """What to look at, and why."""
 
     thought: str
@@ -96,28 +96,32 @@ class Plan:
     """What to think before each window when they are looked at one a turn."""
 
 
-def plan(asked: WorldQuestion, budget: int) -> Plan | None:
+def plan(asked: WorldQuestion, budget: int) -> WindowPlan | None:
     """The windows for a question, given an overview of `budget` frames; None where nothing would show the answer."""
     duration = asked.scene.duration
     if not asked.events:
-        return Plan(thought=conclusion(asked), windows=())
+        return WindowPlan(thought=conclusion(asked), windows=())
     if asked.times:
         reach = around if asked.type == "span_at" else near
         again = tuple(_closely([time]) for time in asked.times)
-        return Plan(thought=_closely(asked.times), windows=tuple(reach(t, duration) for t in asked.times), again=again)
+        return WindowPlan(
+            thought=_closely(asked.times), windows=tuple(reach(t, duration) for t in asked.times), again=again
+        )
     if asked.seen_by_overview[budget]:
         times = overview_times(duration, budget)
         shown = {event.name: first_shown(event, times) or 0.0 for event in asked.events}
         said = "the overview shows " + _listed([f"a {name} at {shown[name]:.1f} s" for name in _in_order(asked)])
         if asked.type == "first_of":
-            return Plan(thought=f"{said}. {conclusion(asked)}", windows=())
-        return Plan(thought=f"{said}. this must be seen closely.", windows=(around(min(shown.values()), duration),))
+            return WindowPlan(thought=f"{said}. {conclusion(asked)}", windows=())
+        return WindowPlan(
+            thought=f"{said}. this must be seen closely.", windows=(around(min(shown.values()), duration),)
+        )
     spans = tuple(scan(duration))
     if not spans:
         return None
     again = ("the next part must be seen closely.",) * len(spans)
     thought = "the overview does not show enough. every part must be seen closely."
-    return Plan(thought=thought, windows=spans, again=again)
+    return WindowPlan(thought=thought, windows=spans, again=again)
 
 
 def _closely(times: Sequence[int]) -> str:
@@ -191,9 +195,11 @@ def _blank(times: Sequence[float]) -> list[Frame]:
     return [Frame(time, _NO_PIXELS) for time in times]
 
 
-def _said(messages: Sequence[Message]) -> list[Said]:
+def _said(messages: Sequence[Message]) -> list[TraceMessage]:
     return [
-        Said(role=m.role, parts=tuple(FrameRef(time=p.time) if isinstance(p, Frame) else p for p in m.parts if p))
+        TraceMessage(
+            role=m.role, parts=tuple(FramePlaceholder(time=p.time) if isinstance(p, Frame) else p for p in m.parts if p)
+        )
         for m in messages
     ]
 
@@ -234,7 +240,7 @@ def main_trace(
     final = _think(conclusion(asked)) + f"<answer>{answer_text(asked)}</answer>"
     called: tuple[Span, ...] = ()
 
-    def tell(windows: Sequence[Span]) -> list[Said]:
+    def tell(windows: Sequence[Span]) -> list[TraceMessage]:
         return _said(how.feed_back([_told(scene, window, evidence) for window in windows]))
 
     if form == "overview":
@@ -285,21 +291,21 @@ def opening_trace(asked: WorldQuestion, budget: int, *, protocol: str = "paravt"
     )
 
 
-def _opening(protocol: Protocol, asked: WorldQuestion, budget: int) -> list[Said]:
+def _opening(protocol: Protocol, asked: WorldQuestion, budget: int) -> list[TraceMessage]:
     frames = _blank(overview_times(asked.scene.duration, budget))
     return _said(protocol.opening(asked.question, frames, float(asked.scene.duration)))
 
 
-def _speech(text: str, *, stopped: bool = False) -> Said:
-    return Said(role="assistant", parts=(text,), stopped=stopped)
+def _speech(text: str, *, stopped: bool = False) -> TraceMessage:
+    return TraceMessage(role="assistant", parts=(text,), stopped=stopped)
 
 
-def _told(scene: Scene, window: Span, evidence: str) -> Told:
+def _told(scene: Scene, window: Span, evidence: str) -> ToolResult:
     """What the engine tells the main agent of a window."""
     if evidence == "text":
-        return Told(window=window, text=summary(scene, window))
+        return ToolResult(window=window, text=summary(scene, window))
     frames = _blank(window_times(window))
-    return Told(window=window, text=f"{len(frames)} frames:", frames=frames)
+    return ToolResult(window=window, text=f"{len(frames)} frames:", frames=frames)
 
 
 def perception_trace(scene: Scene, window: Span, *, protocol: str = "paravt") -> Trace:
@@ -327,7 +333,7 @@ def messages_of(trace: Trace, size: tuple[int, int]) -> list[Message]:
     """The trace as the engine's messages, its frames drawn at `size` (width, height) pixels."""
     drawn: dict[float, Frame] = {}
 
-    def part(one: str | FrameRef) -> str | Frame:
+    def part(one: str | FramePlaceholder) -> str | Frame:
         if isinstance(one, str):
             return one
         if one.time not in drawn:

@@ -8,7 +8,7 @@
 from collections.abc import Sequence
 
 from paravt_infer.video.sampling import sample_times
-from training.world.scene import Event, Scene
+from paravt_training.world.scene import Event, Scene
 
 Span = tuple[float, float]
 """[start, end] in seconds."""

@@ -7,8 +7,8 @@ before it, a single digit, a run of signs; and each tag of the protocols is a wo
 import re
 from functools import lru_cache
 
-from training.world.scene import COLOURS, SHAPES
-from training.world.stream import Mix, trace_at
+from paravt_training.world.scene import COLOURS, SHAPES
+from paravt_training.world.stream import Mix, trace_at
 
 TAGS = tuple(
     f"<{slash}{name}>" for name in ("think", "answer", "tool_call", "tool_response", "tool_code") for slash in ("", "/")

@@ -10,30 +10,10 @@ import torch
 import transformers
 
 from paravt_infer.backends import Backend
-from paravt_infer.backends.base import Generation, Request, Sampling
-from paravt_infer.chat import Message
+from paravt_infer.backends.base import Generation, Request
 from paravt_infer.errors import ContextLimitError
 from paravt_infer.model import load_model_files
-from paravt_infer.video.types import Frame
-
-
-def frames(count: int) -> list[Frame]:
-    noise = np.random.default_rng(0)
-    return [Frame(float(n), noise.integers(0, 256, (64, 96, 3), dtype=np.uint8)) for n in range(count)]
-
-
-def request(backend: Backend, *, shown: int = 2, text: str = "What is it?", **sampling: Any) -> Request:
-    assert backend.chat is not None
-    seen = frames(shown)
-    messages = [Message(role="user", parts=[*(p for f in seen for p in (f"<{f.time} seconds>", f)), text])]
-    values = {"max_new_tokens": 24, **sampling}
-    return Request(
-        id=f"test-{text}-{sorted(values.items())!s}"[:80].replace(" ", ""),
-        ids=backend.chat.first(messages),
-        messages=messages,
-        frames=seen,
-        sampling=Sampling(**values),
-    )
+from tests.fixtures.requests import request
 
 
 async def test_frames_count_as_what_they_stand_for(backend: Backend) -> None:

@@ -5,12 +5,12 @@ import json
 from typing import Any
 
 import pytest
-from forms import call_text
 
 from paravt_infer import Engine, Settings
 from paravt_infer.backends.launch import Server
 from paravt_infer.backends.openai import OpenAIBackend
 from paravt_infer.errors import BackendError, SettingsError
+from tests.fixtures.responses import call_text
 
 
 class Endpoint:

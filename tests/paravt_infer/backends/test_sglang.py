@@ -9,15 +9,15 @@ from typing import Any
 
 import httpx
 import pytest
-from forms import answer_form, calls_form
-from proxy import Proxy
-from test_exact import request
 
 from paravt_infer import Engine, Rollout, Settings
 from paravt_infer.backends import Backend
 from paravt_infer.backends.launch import Server
 from paravt_infer.backends.sglang import SGLangBackend
 from paravt_infer.errors import BackendError, ModelError
+from tests.fixtures.proxy import Proxy
+from tests.fixtures.requests import request
+from tests.fixtures.responses import answer_form, calls_form
 
 FIVE = ((1, 4), (8, 11), (15, 18), (22, 25), (29, 32))
 

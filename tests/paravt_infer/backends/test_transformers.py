@@ -4,13 +4,13 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from forms import answer_form, calls_form
-from test_exact import request
 
 from paravt_infer import Engine, Settings
 from paravt_infer.backends import Backend
 from paravt_infer.backends.transformers import TransformersBackend
 from paravt_infer.errors import ModelError
+from tests.fixtures.requests import request
+from tests.fixtures.responses import answer_form, calls_form
 
 
 async def test_the_sub_agents_of_a_turn_run_in_one_batch(tiny: Path, video: str) -> None:

@@ -10,8 +10,6 @@ import httpx
 import numpy as np
 import pytest
 import torch
-from proxy import Proxy
-from test_exact import request
 
 from paravt_infer.backends import Backend
 from paravt_infer.backends.base import Generation
@@ -23,6 +21,8 @@ from paravt_infer.backends.sglang import SGLangBackend
 from paravt_infer.backends.transformers import TransformersBackend
 from paravt_infer.errors import BackendError
 from paravt_infer.model import load_part
+from tests.fixtures.proxy import Proxy
+from tests.fixtures.requests import request
 
 MODEL = "AutoModelForImageTextToText"
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from paravt_infer.chat import Message
 from paravt_infer.errors import SettingsError
-from paravt_infer.protocols import PROTOCOLS, Protocol, Told, get_protocol
+from paravt_infer.protocols import PROTOCOLS, Protocol, ToolResult, get_protocol
 from paravt_infer.questions import Question, Subtitle
 from paravt_infer.video.types import Frame
 
@@ -85,9 +85,9 @@ def test_a_system_prompt_of_ones_own_takes_the_place_of_the_protocols(name: str)
 
 
 TOLD = [
-    Told(window=(1.0, 5.5), text="a dog runs"),
-    Told(window=None, text="there is no tool 'zoom'", ok=False),
-    Told(window=(7.0, 9.0), text="2 frames:", frames=frames(7.0, 8.25)),
+    ToolResult(window=(1.0, 5.5), text="a dog runs"),
+    ToolResult(window=None, text="there is no tool 'zoom'", ok=False),
+    ToolResult(window=(7.0, 9.0), text="2 frames:", frames=frames(7.0, 8.25)),
 ]
 
 
@@ -121,7 +121,7 @@ TAGS = [
 @CALLING
 @given(pieces=st.lists(st.sampled_from([*TAGS, "<", ">", "/", "tool_response", "think"]) | st.text(max_size=3)))
 def test_evidence_can_open_and_close_no_tag(name: str, pieces: list[str]) -> None:
-    (message,) = get_protocol(name).feed_back([Told(window=(0.0, 1.0), text="".join(pieces))])
+    (message,) = get_protocol(name).feed_back([ToolResult(window=(0.0, 1.0), text="".join(pieces))])
     assert not any(tag in message.text for tag in TAGS)
 
 

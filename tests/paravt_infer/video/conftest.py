@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from films import Films, write
 
 from paravt_infer.video.pool import DecodePool
 from paravt_infer.video.store import VideoStore
+from tests.fixtures.films import Films, write
 
 os.environ["SVT_LOG"] = "1"  # the AV1 encoder reports its settings otherwise
 

@@ -5,12 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from films import SIZING, Films, replaced, sound_only, without_frames
 
-from benchmarks.numbered import read_number
-from benchmarks.readers import claiming, cut, remuxed, with_noise
+from measures.readers import claiming, cut, remuxed, with_noise
 from paravt_infer.errors import VideoError
 from paravt_infer.video.store import VideoStore
+from paravt_training.world.numbered import read_number
+from tests.fixtures.films import SIZING, Films, replaced, sound_only, without_frames
 
 Maker = Callable[[Path, Path], Path]
 

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from films import FILMS, SIZING, Films, single_colour
 from PIL import Image
 
-from benchmarks.numbered import read_number, write_numbered
-from benchmarks.readers import remuxed
+from measures.readers import remuxed
 from paravt_infer.video.pool import DecodePool
 from paravt_infer.video.sampling import FrameSizing, sample_times
 from paravt_infer.video.store import VideoStore
 from paravt_infer.video.types import Frame
+from paravt_training.world.numbered import read_number, write_numbered
+from tests.fixtures.films import FILMS, SIZING, Films, single_colour
 
 
 def numbers(frames: list[Frame]) -> list[int]:

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from films import Films
 
-from benchmarks.numbered import read_number
 from paravt_infer.errors import VideoError
 from paravt_infer.video.pool import DecodePool
 from paravt_infer.video.types import VideoIndex
+from paravt_training.world.numbered import read_number
+from tests.fixtures.films import Films
 
 SIZE = (192, 128)
 

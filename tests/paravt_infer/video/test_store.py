@@ -6,13 +6,13 @@ import shutil
 from pathlib import Path
 
 import pytest
-from films import SIZING, Films
 
-from benchmarks.numbered import read_number, write_numbered
 from paravt_infer.errors import VideoError
 from paravt_infer.video.pool import DecodePool
 from paravt_infer.video.sampling import FrameSizing
 from paravt_infer.video.store import VideoStore
+from paravt_training.world.numbered import read_number, write_numbered
+from tests.fixtures.films import SIZING, Films
 
 FRAME = 2 * 192 * 128 * 3
 """Bytes that a frame is counted as: its pixels and, at most as many, its PNG."""

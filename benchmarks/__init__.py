@@ -1,1 +1,0 @@
-"""Measurements, not tests: speed as tables and ratios. Run one with ``python -m benchmarks.NAME``."""

@@ -1,0 +1,8 @@
+"""``python -m paravt_training.grpo``: what torchrun starts."""
+
+from paravt_training.grpo.recipe import load_grpo_recipe
+from paravt_training.grpo.trainer import train
+from paravt_training.loop.run import under_torchrun
+
+if __name__ == "__main__":
+    under_torchrun("paravt_training.grpo", "Reinforcement learning by a recipe.", load_grpo_recipe, train)

@@ -1,0 +1,1 @@
+"""What a training run needs, computed before a model is loaded."""

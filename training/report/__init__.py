@@ -1,0 +1,1 @@
+"""Training runs compared: their metrics, the paper's figures, one HTML page."""
