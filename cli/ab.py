@@ -45,7 +45,7 @@ def ab(
     from lmms_tasks.items import EvalResult, save_rows
     from lmms_tasks.page import write_page
     from lmms_tasks.scoring.scorers import get_scorer
-    from lmms_tasks.sweep import Arm, EngineSpec, note_run, sweep
+    from lmms_tasks.sweep import Arm, EngineSpec, sweep, write_run_info
     from paravt_cli.options import pairs
     from paravt_infer.errors import BackendError, SettingsError
     from paravt_infer.settings import Settings
@@ -73,7 +73,9 @@ def ab(
     for name, of_arm in rows.items():
         save_rows(of_arm, out / name / "rows.parquet")
     first = rows["a"][0].rollout
-    note_run(out, {"arms": arms, "model": first.backend.model_dump(), "versions": first.versions, "scorer": scorer})
+    write_run_info(
+        out, {"arms": arms, "model": first.backend.model_dump(), "versions": first.versions, "scorer": scorer}
+    )
     names = (f"a: {a}", f"b: {b}")
     comparison = compare(rows["a"], rows["b"], judge, names=names)
     (out / "comparison.json").write_text(comparison.model_dump_json(indent=1) + "\n", encoding="utf-8")

@@ -26,7 +26,7 @@ from paravt_infer.backends import open_backend
 from paravt_infer.batch import Batch
 from paravt_infer.errors import BackendError, SettingsError
 from paravt_infer.questions import Question
-from paravt_infer.rollout import Rollout, to_json
+from paravt_infer.rollout import Rollout, rollout_to_json
 from paravt_infer.settings import Settings
 from paravt_infer.video.pool import DecodePool
 from paravt_infer.video.readers import get_reader
@@ -75,9 +75,9 @@ class Asking:
             _check_ending(save)
         rollout = _run(self._one(question, draw=not as_json))
         if save:
-            rollouts.save(rollout, save)
+            rollouts.save_rollouts(rollout, save)
         if as_json:
-            print(to_json(rollout))
+            print(rollout_to_json(rollout))
         elif not self.out.is_terminal and rollout.answer is not None:
             print(rollout.answer)
         notes = self.hints + rollout.backend.notes

@@ -43,7 +43,7 @@ def inspect(
 
     folders, counts = _folders(videos, folder or []), Counts()
     chat = load_model_files(model).chat if model else None
-    tokens = (lambda text: len(chat.text_ids(text))) if chat else None
+    tokens = (lambda text: len(chat.encode_text(text))) if chat else None
     for _ in _good(counted(_rows(files, "counting rows"), counts, folders=folders, tokens=tokens)):
         pass
     if as_json:

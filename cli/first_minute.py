@@ -9,7 +9,7 @@ from paravt_infer import bundled
 
 def first_minute() -> None:
     """Ask the first sample's question with what ships."""
-    sample = bundled.samples()[0]
+    sample = bundled.sample_videos()[0]
     command = ["ask", sample.path, sample.question]
     for letter, text in sample.options.items():
         command += ["--option", f"{letter}={text}"]

@@ -14,7 +14,7 @@ def samples(
 
     from paravt_infer import bundled
 
-    found = bundled.samples()
+    found = bundled.sample_videos()
     if as_json:
         print(json.dumps([sample.as_dict() for sample in found], indent=1))
         return

@@ -17,10 +17,10 @@ def show(
 
     from paravt_cli import view
     from paravt_infer.errors import SettingsError
-    from paravt_infer.rollout import load
+    from paravt_infer.rollout import load_rollouts
 
     console = Console()
-    rollouts = list(load(file))
+    rollouts = list(load_rollouts(file))
     if not rollouts:
         raise SettingsError(f"{file}: holds no rollout")
     if not pick and len(rollouts) > 1:

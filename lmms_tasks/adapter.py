@@ -19,7 +19,7 @@ from lmms_tasks.benchmarks import BENCHMARKS, Roots
 from lmms_tasks.items import EvalResult, Item, save_rows
 from lmms_tasks.metrics import response_text
 from lmms_tasks.scoring.scorers import get_scorer
-from lmms_tasks.sweep import Arm, EngineSpec, note_run, sweep
+from lmms_tasks.sweep import Arm, EngineSpec, sweep, write_run_info
 from paravt_infer.errors import SettingsError
 from paravt_infer.questions import Question
 from paravt_infer.rollout import Rollout
@@ -171,7 +171,7 @@ class ParavtModel(lmms):  # type: ignore[misc]
             }
             protocol = first.protocol.model_dump() if first.protocol else None
             facts |= {"backend": first.backend.model_dump(), "protocol": protocol}
-            note_run(self.out, facts)
+            write_run_info(self.out, facts)
 
 
 class _Running:

@@ -8,8 +8,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from paravt_infer.errors import SettingsError
 from paravt_infer.questions import Question
-from paravt_infer.rollout import Rollout, from_json, to_json
-from paravt_infer.settings import first_fault
+from paravt_infer.rollout import Rollout, rollout_from_json, rollout_to_json
+from paravt_infer.settings import validation_message
 
 
 class Item(BaseModel):
@@ -90,7 +90,7 @@ def _columns(rows: list[EvalResult]) -> "dict[str, object]":
         },
         "seconds": pa.array([row.rollout.usage.seconds for row in rows], pa.float64()),
         "item": texts(row.item.model_dump_json() for row in rows),
-        "rollout": texts(to_json(row.rollout) for row in rows),
+        "rollout": texts(rollout_to_json(row.rollout) for row in rows),
     }
 
 
@@ -122,6 +122,6 @@ def load_rows(path: Path) -> Iterator[EvalResult]:
 
 def _row(item: str, rollout: str, *, where: str) -> EvalResult:
     try:
-        return EvalResult(item=Item.model_validate_json(item), rollout=from_json(rollout, where=where))
+        return EvalResult(item=Item.model_validate_json(item), rollout=rollout_from_json(rollout, where=where))
     except ValidationError as error:
-        raise SettingsError(f"{where}: not a saved item ({first_fault(error, 'field')})") from None
+        raise SettingsError(f"{where}: not a saved item ({validation_message(error, 'field')})") from None

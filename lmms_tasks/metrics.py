@@ -11,7 +11,7 @@ from typing import Any
 
 from lmms_tasks.benchmarks import Benchmark, Doc, get_benchmark
 from lmms_tasks.items import EvalResult
-from paravt_infer.answers import read_answer, read_choice, read_span
+from paravt_infer.answers import extract_answer, extract_choice, extract_span
 from paravt_infer.protocols.direct import DirectProtocol
 from paravt_infer.questions import Question
 from paravt_infer.rollout import Rollout
@@ -105,18 +105,18 @@ def aggregate(values: Sequence[dict[str, Any]]) -> float:
 def _heard(question: Question, text: str) -> Rollout:
     """A response as the record of an episode; of what led to it nothing is known here.
 
-    The answer stands where `read_answer` finds it. A text without any tag is a whole response of another model:
+    The answer stands where `extract_answer` finds it. A text without any tag is a whole response of another model:
     its last line first, and all of it where that line commits to nothing.
     """
     if text.startswith(_BROKEN):
         return Rollout(question=question, status="failed", error=text)
-    reading = read_answer(text)
+    reading = extract_answer(text)
     if reading is None:
         return Rollout(question=question, status="no_answer")
     said = reading.text
     if reading.source == "last_line" and _committed(question, said) is None and _committed(question, text):
         said = text
-    answer = read_choice(said, question.options) if question.options else said
+    answer = extract_choice(said, question.options) if question.options else said
     return Rollout(
         question=question,
         answer=answer,
@@ -129,5 +129,5 @@ def _heard(question: Question, text: str) -> Rollout:
 def _committed(question: Question, text: str) -> object:
     """The option or span that a text commits to; for an open question the text is all there is."""
     if question.kind == "choice":
-        return read_choice(text, question.options)
-    return read_span(text) if question.kind == "grounding" else text
+        return extract_choice(text, question.options)
+    return extract_span(text) if question.kind == "grounding" else text

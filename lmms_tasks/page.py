@@ -14,8 +14,8 @@ from typing import Any
 
 from lmms_tasks.compare import ROWS, Comparison, ComparisonStatistics, against, match, sentences, short_names
 from lmms_tasks.items import EvalResult, Item, write_whole
-from paravt_infer.answers import read_span
-from paravt_infer.budget import HISTORY, SYSTEM, predicted_parallel, predicted_sequential
+from paravt_infer.answers import extract_span
+from paravt_infer.budget import RESPONSE_TOKENS, SYSTEM_TOKENS, predicted_parallel, predicted_sequential
 from paravt_infer.rollout import Evidence, Rollout
 from paravt_infer.times import format_time
 from paravt_infer.video.types import Frame
@@ -167,7 +167,9 @@ def _budget(arms: Sequence[Sequence[Rollout]]) -> dict[str, Any]:
             by_calls.setdefault(rollout.usage.calls, []).append(rollout.usage.main_prompt_tokens)
         points.append([(calls, sum(found) / len(found), len(found)) for calls, found in sorted(by_calls.items())])
     everyone = [rollout.usage for arm in arms for rollout in arm]
-    visual = sum(one.predicted_parallel - SYSTEM - HISTORY * one.calls for one in everyone) / len(everyone)
+    visual = sum(one.predicted_parallel - SYSTEM_TOKENS - RESPONSE_TOKENS * one.calls for one in everyone) / len(
+        everyone
+    )
     counts = range(max(2, *(one.calls for one in everyone)) + 1)
     lines = {
         "T_seq": [predicted_sequential(calls, visual=visual) for calls in counts],
@@ -210,7 +212,7 @@ def _flips(comparison: Comparison, a: Sequence[EvalResult], b: Sequence[EvalResu
 
 def _arm(item: Item, rollout: Rollout, score: float | None, pictures: Sequence[Frame] | str) -> dict[str, Any]:
     duration = rollout.video.duration if rollout.video else 0.0
-    gold = read_span(item.gold) if item.question.kind == "grounding" else None
+    gold = extract_span(item.gold) if item.question.kind == "grounding" else None
     return {
         "rollout": rollout,
         "score": score,

@@ -115,7 +115,7 @@ async def _sweep(
         return [one.rollouts() for one in asked]
 
 
-def note_run(out: Path, facts: dict[str, Any]) -> None:
+def write_run_info(out: Path, facts: dict[str, Any]) -> None:
     """Write how a run was made to `out`/run.json: settings, model, versions, time (UTC)."""
     facts = {"written_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **facts}
     text = json.dumps(facts, indent=1, sort_keys=True) + "\n"

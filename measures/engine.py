@@ -56,7 +56,7 @@ class TimedBackend(Backend):
         answers = any(message.role == "tool" for message in request.messages)
         text = ("<answer>B</answer>" if answers else CALLS) if main else "a red circle from 3.0 to 5.0 s."
         await asyncio.sleep(MAIN_SECONDS if main else SUB_SECONDS)
-        ids = [*self.chat.text_ids(text), self.chat.end_ids[0]]
+        ids = [*self.chat.encode_text(text), self.chat.end_ids[0]]
         return Generation(ids=ids, text=text, finish="stop", prompt_tokens=len(request.ids))
 
 

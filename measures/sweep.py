@@ -29,7 +29,7 @@ from measures.engine import TimedBackend, forced
 from measures.machine import machine, markdown
 from paravt_infer import Engine, Settings
 from paravt_infer.questions import Question
-from paravt_infer.rollout import load
+from paravt_infer.rollout import load_rollouts
 from paravt_training.model.tiny import build_tiny
 from paravt_training.world.seven import rows, write_seven
 
@@ -107,7 +107,7 @@ def start_up(tiny: str, folder: Path) -> list[list[str]]:
             with tempfile.TemporaryDirectory() as out:
                 took, _ = run(*(part.replace("OUT", out) for part in command))
                 if (journal := Path(out, JOURNAL)).exists():
-                    took -= next(load(journal)).usage.seconds
+                    took -= next(load_rollouts(journal)).usage.seconds
             taken.append(took)
         return f"{statistics.median(taken):.1f} s"
 

@@ -20,7 +20,7 @@ from paravt_infer import Engine, Rollout, Settings, open_backend
 from paravt_infer.backends import Backend
 from paravt_infer.protocols import get_protocol
 from paravt_infer.rollout import Turn
-from paravt_training.world.grading import grade
+from paravt_training.world.grading import grade_answer
 from paravt_training.world.questions import WorldQuestion, fixed_test_set
 from paravt_training.world.render import write_videos
 from paravt_training.world.windows import summary
@@ -45,7 +45,7 @@ class AskedQuestion:
 
     @property
     def score(self) -> float:
-        return grade(self.question, self.rollout.answer_text)
+        return grade_answer(self.question, self.rollout.answer_text)
 
 
 def accuracy(asked: Iterable[AskedQuestion], kind: str | None = None) -> float:
@@ -57,7 +57,7 @@ def accuracy(asked: Iterable[AskedQuestion], kind: str | None = None) -> float:
 def well_formed(turn: Turn) -> bool:
     """Whether a turn thinks, closes its thought, and then calls without a fault or answers."""
     thought, closed, rest = turn.response.partition("</think>")
-    calls = get_protocol("paravt").parse(turn.response)
+    calls = get_protocol("paravt").parse_calls(turn.response)
     sound = bool(calls) and all(
         call.fault is None and not call.repairs and call.syntax == "tool_call" for call in calls
     )

@@ -10,17 +10,17 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Literal
 
 import paravt_infer
-from paravt_infer.answers import Reading, read_answer, read_choice
-from paravt_infer.backends.base import Backend, Request, SamplingParams, seed_for
-from paravt_infer.budget import account
+from paravt_infer.answers import ExtractedAnswer, extract_answer, extract_choice
+from paravt_infer.backends.base import Backend, Request, SamplingParams, derive_seed
+from paravt_infer.budget import fill_usage
 from paravt_infer.chat import Message
-from paravt_infer.dispatch import EpisodeContext, frame_refs, keep, run_calls
+from paravt_infer.dispatch import EpisodeContext, frame_refs, record_generation, run_calls
 from paravt_infer.errors import ParavtError, SettingsError
-from paravt_infer.model import fingerprint
-from paravt_infer.protocols import Protocol, get_protocol
+from paravt_infer.model import folder_fingerprint
+from paravt_infer.protocols import ChatProtocol, get_protocol
 from paravt_infer.protocols.calls import has_forged_response
-from paravt_infer.questions import Question, Subtitle, read_subtitles, shown_at
-from paravt_infer.rollout import BackendFacts, ProtocolFacts, Rollout, Turn, VideoFacts
+from paravt_infer.questions import Question, Subtitle, read_subtitles, subtitles_at
+from paravt_infer.rollout import BackendRecord, ProtocolRecord, Rollout, Turn, VideoRecord
 from paravt_infer.settings import Settings
 from paravt_infer.video.pool import DecodePool
 from paravt_infer.video.sampling import sample_times
@@ -61,7 +61,7 @@ class Engine:
             await self.close()
             raise
         self._versions = _versions() | self.backend.versions()
-        self._fingerprint = fingerprint(self.backend.model)
+        self._fingerprint = folder_fingerprint(self.backend.model)
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -167,8 +167,12 @@ class _Conversation:
         """Add messages and open the next turn; returns the ids that this feeds."""
         chat, fed = self.backend.chat, []
         if chat is not None:
-            fed = chat.after(self._last_output, messages) if self.ids else chat.first(messages, tools=tools)
-            fed += chat.text_ids(prefix) if prefix else []
+            fed = (
+                chat.encode_continuation(self._last_output, messages)
+                if self.ids
+                else chat.encode_start(messages, tools=tools)
+            )
+            fed += chat.encode_text(prefix) if prefix else []
         self.ids += fed
         self.messages += messages
         self.frames += [frame for message in messages for frame in message.frames]
@@ -184,7 +188,9 @@ class _Conversation:
 class _Episode:
     """One question being answered."""
 
-    def __init__(self, engine: Engine, question: Question, settings: Settings, protocol: Protocol, on_change: OnChange):
+    def __init__(
+        self, engine: Engine, question: Question, settings: Settings, protocol: ChatProtocol, on_change: OnChange
+    ):
         self.engine, self.backend = engine, engine.backend
         self.question, self.settings, self.protocol = question, settings, protocol
         self.began = time.monotonic()
@@ -192,8 +198,8 @@ class _Episode:
             id=uuid.uuid4().hex[:12],
             question=question,
             settings=settings,
-            protocol=ProtocolFacts(name=protocol.name, checksum=protocol.checksum()),
-            backend=BackendFacts(
+            protocol=ProtocolRecord(name=protocol.name, checksum=protocol.checksum()),
+            backend=BackendRecord(
                 name=self.backend.name,
                 model=self.backend.model,
                 fingerprint=engine._fingerprint,
@@ -226,7 +232,7 @@ class _Episode:
             rollout.status, rollout.error = "failed", str(error)
         finally:
             rollout.backend.notes = self.backend.notes()
-            account(rollout, seconds=self.now())
+            fill_usage(rollout, seconds=self.now())
             self.changed()
         return rollout
 
@@ -236,8 +242,8 @@ class _Episode:
         store = self.engine.store
         subtitles: list[Subtitle] = read_subtitles(question.subtitles) if question.subtitles else []
         info = await store.probe(question.video)
-        facts = {name: getattr(info, name) for name in VideoFacts.model_fields}
-        rollout.video = VideoFacts(**facts)
+        facts = {name: getattr(info, name) for name in VideoRecord.model_fields}
+        rollout.video = VideoRecord(**facts)
         self.changed()
         sizing = self.backend.sizing(settings.min_pixels, settings.max_pixels)
         times = sample_times(0, info.duration, fps=settings.fps, limit=settings.frames)
@@ -258,8 +264,8 @@ class _Episode:
             sizing=sizing,
             changed=self.changed,
         )
-        shown = shown_at(subtitles, [frame.time for frame in frames])
-        return scene, self.protocol.opening(question, frames, info.duration, shown)
+        shown = subtitles_at(subtitles, [frame.time for frame in frames])
+        return scene, self.protocol.opening_messages(question, frames, info.duration, shown)
 
     async def _answer(self, opened: tuple[EpisodeContext, list[Message]]) -> None:
         """Turn after turn, until there is an answer or the last turn has been asked for one."""
@@ -270,24 +276,24 @@ class _Episode:
         tool_turns = 0
         while True:
             turn = await self._turn(talk, messages, "main" if may_call else "final")
-            parsed = protocol.parse(turn.response) if may_call else []
+            parsed = protocol.parse_calls(turn.response) if may_call else []
             turn.forged_response = has_forged_response(turn.response)
             if not parsed:
-                reading = protocol.read(turn.response, self.question)
+                reading = protocol.extract_answer(turn.response, self.question)
                 if reading is not None or not may_call:
-                    self._conclude(reading or read_answer(turn.response))
+                    self._conclude(reading or extract_answer(turn.response))
                     return
                 # Neither a call nor an answer: one more turn, asked for the answer.
-                may_call, messages = False, protocol.ask_answer(self.question)
+                may_call, messages = False, protocol.ask_for_answer(self.question)
                 continue
             first = len(rollout.evidence)
             turn.calls = list(range(first, first + len(parsed)))
             told = await run_calls(scene, len(rollout.turns) - 1, parsed, rollout.evidence)
-            messages = protocol.feed_back(told)
+            messages = protocol.tool_messages(told)
             tool_turns += 1
             if tool_turns == settings.max_tool_turns:
                 may_call = False
-                messages = [*messages, *protocol.ask_answer(self.question)]
+                messages = [*messages, *protocol.ask_for_answer(self.question)]
 
     async def _turn(self, talk: _Conversation, messages: Sequence[Message], kind: Literal["main", "final"]) -> Turn:
         """Feed `messages` and let the main agent speak once."""
@@ -311,7 +317,7 @@ class _Episode:
                 temperature=settings.temperature,
                 top_p=settings.top_p,
                 top_k=settings.top_k,
-                seed=seed_for(settings.seed, "main", number),
+                seed=derive_seed(settings.seed, "main", number),
                 stop=stops,
                 regex=settings.turn_regex[number] if number < len(settings.turn_regex) else None,
                 logprobs=settings.logprobs,
@@ -322,18 +328,18 @@ class _Episode:
             generation = await self.backend.generate(request)
         finally:
             turn.seconds = self.now() - turn.started
-        keep(turn, generation)
+        record_generation(turn, generation)
         talk.hear(turn, generation.calls)
         self.changed()
         return turn
 
-    def _conclude(self, reading: Reading | None) -> None:
+    def _conclude(self, reading: ExtractedAnswer | None) -> None:
         """Write the answer into the record, as a letter where there are options."""
         if reading is None:
             return
         rollout, options = self.rollout, self.question.options
         rollout.answer_text, rollout.answer_source = reading.text, reading.source
-        rollout.answer = read_choice(reading.text, options) if options else reading.text
+        rollout.answer = extract_choice(reading.text, options) if options else reading.text
 
 
 def _versions() -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from paravt_infer.times import parse_time
 
-Source = Literal["answer_block", "after_think", "last_line"]
+AnswerSource = Literal["answer_block", "after_think", "last_line"]
 
 _BLOCK = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.DOTALL | re.IGNORECASE)
 _OPEN = re.compile(r"<answer>((?:(?!<answer>).)*)\Z", re.DOTALL | re.IGNORECASE)
@@ -21,21 +21,21 @@ _TAG = re.compile(r"</?(?:think|answer|tool_call|tool_code|tool_response)>|<\|[a
 
 
 @dataclass(frozen=True)
-class Reading:
+class ExtractedAnswer:
     """What a response answers, and where that stood."""
 
     text: str
-    source: Source
+    source: AnswerSource
 
 
-def read_answer(response: str) -> Reading | None:
+def extract_answer(response: str) -> ExtractedAnswer | None:
     """The answer of a response: the last `<answer>` block, else what follows `</think>`, else the last line.
 
     The three levels of the paper's reward appendix. Tool blocks never count. None where nothing was said;
     an answer block is read even where it was left open, and an empty one says nothing.
 
-    >>> read_answer("<think>a red one</think><answer>B</answer>")
-    Reading(text='B', source='answer_block')
+    >>> extract_answer("<think>a red one</think><answer>B</answer>")
+    ExtractedAnswer(text='B', source='answer_block')
     """
     _, closed, after = response.rpartition("</think>")
     text, after = _CALLS.sub("", response), _CALLS.sub("", after)
@@ -45,13 +45,13 @@ def read_answer(response: str) -> Reading | None:
         blocks.append(left_open.group(1))
     if blocks:
         said = _plain(blocks[-1])
-        return Reading(said, "answer_block") if said else None
+        return ExtractedAnswer(said, "answer_block") if said else None
     if closed:
         said = _plain(after)
         if said:
-            return Reading(said, "after_think")
+            return ExtractedAnswer(said, "after_think")
     lines = [line for line in map(_plain, text.splitlines()) if line]
-    return Reading(lines[-1], "last_line") if lines else None
+    return ExtractedAnswer(lines[-1], "last_line") if lines else None
 
 
 def _plain(text: str) -> str:
@@ -88,7 +88,7 @@ _ALONE = re.compile(rf"(?<![A-Za-z0-9'])(?<![A-Z]\.)([A-Z]){_NO_WORD}")
 _BOXED = re.compile(r"\\boxed\s*\{(?:\s*\\text\s*\{)?([^{}]*)\}")
 
 
-def read_choice(text: str, options: Mapping[str, str]) -> str | None:
+def extract_choice(text: str, options: Mapping[str, str]) -> str | None:
     """The option that an answer's text commits to, as its letter; None where it commits to none.
 
     Asked in this order: the text is a letter, or an option's text; it states one ("the answer is b"), the last
@@ -96,7 +96,7 @@ def read_choice(text: str, options: Mapping[str, str]) -> str | None:
     text; a letter in brackets; a capital alone. A letter that is denied ("not (A)", "A is wrong") is none; neither
     is an article, a pronoun, or one of several named in one breath ("A or B", "A. red B. blue").
 
-    >>> read_choice("A man walks, so the answer is C", {"A": "no", "B": "yes", "C": "maybe"})
+    >>> extract_choice("A man walks, so the answer is C", {"A": "no", "B": "yes", "C": "maybe"})
     'C'
     """
     boxed = _BOXED.findall(text)
@@ -105,8 +105,8 @@ def read_choice(text: str, options: Mapping[str, str]) -> str | None:
     letters = {letter.upper() for letter in options}
     if len(bare) == 1 and bare.upper() in letters:
         return bare.upper()
-    words = words_of(text)
-    said = [letter.upper() for letter, option in options.items() if words_of(option) == words != []]
+    words = normalised_words(text)
+    said = [letter.upper() for letter, option in options.items() if normalised_words(option) == words != []]
     if len(said) == 1:
         return said[0]
     if len(letters) > 1:
@@ -166,12 +166,12 @@ def _last(pattern: re.Pattern[str], text: str, letters: set[str]) -> str | None:
 
 def _named_option(text: str, options: Mapping[str, str]) -> str | None:
     """The one option whose text stands in `text`, undenied; a longer option hides those inside it."""
-    said, named = normalise(text), set()
+    said, named = normalise_text(text), set()
     wanted: dict[tuple[str, ...], set[str]] = {}
     for letter, option in options.items():
-        wanted.setdefault(tuple(words_of(option)), set()).add(letter.upper())
+        wanted.setdefault(tuple(normalised_words(option)), set()).add(letter.upper())
     for words in sorted(filter(None, wanted), key=lambda words: len(" ".join(words)), reverse=True):
-        if any(undenied(said, words)):
+        if any(affirmed_matches(said, words)):
             named |= wanted[words]
         said = _phrase(words).sub(",", said)
     return named.pop() if len(named) == 1 else None
@@ -192,15 +192,17 @@ _COUNTS = ("zero", "", "two", "three", "four", "five", "six", "seven", "eight", 
 _PLAIN_WORDS = {"percent": "%"} | {word: str(number) for number, word in enumerate(_COUNTS) if word}
 
 
-def normalise(text: str) -> str:
+def normalise_text(text: str) -> str:
     """Text as it is compared: lower case, its words and numbers apart by one space, its pauses as commas.
 
     Numbers are written by their value (3.0, three and 3; 1,000 and 1000), and keep their sign and unit, which
     stands apart ("3m/s" is "3 m/s"). What is no number stays whole: 00:12, 3/4, 10^-3, 3rd. Hyphens, quotes,
     brackets, markup and articles go, but "a" at the end of a phrase is no article (vitamin A).
 
-    >>> normalise("The Depth-First search: **3.0m/s**."), normalise("-1,000 at 00:12"), normalise("O(n²)")
-    ('depth first search , 3 m/s ,', '-1000 at 00:12', 'o n^2')
+    >>> normalise_text("The Depth-First search: **3.0m/s**.")
+    'depth first search , 3 m/s ,'
+    >>> normalise_text("-1,000 at 00:12"), normalise_text("O(n²)")
+    ('-1000 at 00:12', 'o n^2')
     """
     text = _POWER.sub(lambda power: "^" + power.group(), text).replace("’", "'").replace("−", "-")
     found = _TOKEN.finditer(unicodedata.normalize("NFKC", text).casefold())
@@ -220,9 +222,9 @@ def _plain_token(token: re.Match[str]) -> str:
     return "," if token.lastgroup == "pause" else _PLAIN_WORDS.get(said, said)
 
 
-def words_of(text: str) -> list[str]:
-    """The words of `normalise(text)`, without its pauses."""
-    return [word for word in normalise(text).split() if word != ","]
+def normalised_words(text: str) -> list[str]:
+    """The words of `normalise_text(text)`, without its pauses."""
+    return [word for word in normalise_text(text).split() if word != ","]
 
 
 def _phrase(words: Sequence[str]) -> re.Pattern[str]:
@@ -232,14 +234,14 @@ def _phrase(words: Sequence[str]) -> re.Pattern[str]:
 _REFUSED = re.compile(r" (?:is|was|seems) (?:wrong|incorrect|false|not (?:right|correct|answer))(?!\S)")
 
 
-def undenied(said: str, words: Sequence[str]) -> Iterator[re.Match[str]]:
+def affirmed_matches(said: str, words: Sequence[str]) -> Iterator[re.Match[str]]:
     """Where `words` stand together in a normalised text and are not denied ("not red", "red is wrong")."""
     for match in _phrase(words).finditer(said):
         if not _denied_before(said, match.start()) and not _REFUSED.match(said, match.end()):
             yield match
 
 
-Span = tuple[float, float]
+TimeSpan = tuple[float, float]
 
 _SECONDS = r"(?:seconds?|secs?|s)(?![A-Za-z])\.?"
 _TIME = (
@@ -265,7 +267,7 @@ _SPANS = (
 _IN_MINUTES = re.compile(rf"(\d+)\s*m[a-z]*(?:\D*(\d+(?:\.\d+)?)\s*{_SECONDS})?", re.IGNORECASE)
 
 
-def read_span(text: str) -> Span | None:
+def extract_span(text: str) -> TimeSpan | None:
     """The span that an answer's text commits to, in seconds: the last it names; None where that is none.
 
     Read are a pair ("[5, 10]", "5 - 10", "5.0 to 10.0 seconds", "between 5 and 10"), named ends ("starts at 5 s
@@ -273,13 +275,13 @@ def read_span(text: str) -> Span | None:
     and seconds. Of a whole response only its answer counts. A span that is denied is none; neither is one that
     does not begin before it ends, and numbers are never read in part.
 
-    >>> read_span("[12, 30]"), read_span("00:12.5 to 00:17.8"), read_span("starts at 5 s, ends at 9.8 s")
+    >>> extract_span("[12, 30]"), extract_span("00:12.5 to 00:17.8"), extract_span("starts at 5 s, ends at 9.8 s")
     ((12.0, 30.0), (12.5, 17.8), (5.0, 9.8))
-    >>> read_span("Not 3 to 4 but 1 min 5 s to 1 min 9 s"), read_span("1.5.2, 3"), read_span("10 to 5")
+    >>> extract_span("Not 3 to 4 but 1 min 5 s to 1 min 9 s"), extract_span("1.5.2, 3"), extract_span("10 to 5")
     ((65.0, 69.0), None, None)
     """
     if _TAG.search(text):
-        reading = read_answer(text)
+        reading = extract_answer(text)
         text = reading.text if reading else ""
     last, found = None, [match for pattern in _SPANS for match in pattern.finditer(text)]
     for match in sorted(found, key=lambda match: match.start("start")):
@@ -305,10 +307,10 @@ def _to_seconds(said: str) -> float:
     return parse_time(said)
 
 
-def iou(left: Span | None, right: Span | None) -> float:
+def span_iou(left: TimeSpan | None, right: TimeSpan | None) -> float:
     """Intersection over union of two spans in seconds; 0 where one is none.
 
-    >>> iou((0.0, 4.0), (2.0, 6.0))
+    >>> span_iou((0.0, 4.0), (2.0, 6.0))
     0.3333333333333333
     """
     if left is None or right is None:

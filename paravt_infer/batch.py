@@ -11,7 +11,7 @@ from paravt_infer.agent import Engine
 from paravt_infer.errors import SettingsError
 from paravt_infer.journal import Journal, ResumableRun
 from paravt_infer.questions import Question
-from paravt_infer.rollout import Rollout, load, save
+from paravt_infer.rollout import Rollout, load_rollouts, save_rollouts
 from paravt_infer.settings import Settings
 
 COLUMNS = ("id", "video", "question", "options", "subtitles", "kind")
@@ -45,12 +45,12 @@ class Batch:
 
     async def run(self, engine: Engine, *, concurrency: int = 8) -> AsyncGenerator[Rollout, None]:
         """All rollouts: those already there first, the others as they finish; then `out` is written."""
-        earlier = load(self.out) if self.out.is_file() else ()
+        earlier = load_rollouts(self.out) if self.out.is_file() else ()
         asked = ResumableRun(engine, self.questions, Journal(self.journal), settings=self.settings, earlier=earlier)
         async with aclosing(asked.run(concurrency=concurrency)) as rollouts:
             async for rollout in rollouts:
                 yield rollout
-        save(asked.rollouts(), self.out)
+        save_rollouts(asked.rollouts(), self.out)
         self.journal.unlink(missing_ok=True)
 
 

@@ -2,29 +2,29 @@
 
 from paravt_infer.rollout import Rollout
 
-VISUAL, SYSTEM, HISTORY = 16_000, 300, 50
+VISUAL_TOKENS, SYSTEM_TOKENS, RESPONSE_TOKENS = 16_000, 300, 50
 """The paper's estimates of a context's frames, its system prompt, and one kept response (App. "Token-Budget")."""
 
 
-def predicted_sequential(calls: int, *, visual: float = VISUAL) -> float:
+def predicted_sequential(calls: int, *, visual: float = VISUAL_TOKENS) -> float:
     """T_seq(K) = K (visual + 300) + K (K + 1) / 2 * 50 tokens, K calls one after another.
 
     >>> predicted_sequential(3)
     49200.0
     """
-    return calls * (visual + SYSTEM) + calls * (calls + 1) / 2 * HISTORY
+    return calls * (visual + SYSTEM_TOKENS) + calls * (calls + 1) / 2 * RESPONSE_TOKENS
 
 
-def predicted_parallel(calls: int, *, visual: float = VISUAL) -> float:
+def predicted_parallel(calls: int, *, visual: float = VISUAL_TOKENS) -> float:
     """T_par(K) = visual + 300 + 50 K tokens, K calls in one turn.
 
     >>> predicted_parallel(3)
     16450
     """
-    return visual + SYSTEM + HISTORY * calls
+    return visual + SYSTEM_TOKENS + RESPONSE_TOKENS * calls
 
 
-def account(rollout: Rollout, *, seconds: float) -> None:
+def fill_usage(rollout: Rollout, *, seconds: float) -> None:
     """Fill `rollout.usage` from its turns and evidence; `seconds` is the episode's wall time."""
     usage = rollout.usage
     requests = [*rollout.turns, *(e.sub_agent for e in rollout.evidence if e.sub_agent is not None)]

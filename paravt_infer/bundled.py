@@ -22,13 +22,13 @@ class SampleVideo:
         return asdict(self)
 
 
-def samples() -> list[SampleVideo]:
+def sample_videos() -> list[SampleVideo]:
     """The sample videos, paths absolute."""
     folder = _HERE / "samples"
     listed = json.loads((folder / "samples.json").read_text(encoding="utf-8"))
     return [SampleVideo(**{**one, "path": str(folder / one["path"])}) for one in listed]
 
 
-def checkpoint() -> Path:
+def checkpoint_path() -> Path:
     """The folder of the bundled checkpoint: it understands the sample world only; its README.md says how well."""
     return _HERE / "checkpoint"

@@ -35,7 +35,7 @@ class Message:
         return "".join(part for part in self.parts if isinstance(part, str))
 
 
-class Chat:
+class ChatTemplate:
     """The model's tokenizer and chat template.
 
     Args:
@@ -52,7 +52,7 @@ class Chat:
         special = sorted({*tokenizer.all_special_tokens, *added}, key=len, reverse=True)
         self._special = re.compile("|".join(re.escape(token) for token in special)) if special else None
 
-    def first(self, messages: Sequence[Message], *, tools: list[dict[str, Any]] | None = None) -> list[int]:
+    def encode_start(self, messages: Sequence[Message], *, tools: list[dict[str, Any]] | None = None) -> list[int]:
         """The ids of a conversation's start, up to where the assistant speaks.  # [prompt]
 
         Raises:
@@ -60,7 +60,7 @@ class Chat:
         """
         return self._ids(self._render(messages, tools=tools), messages)
 
-    def after(self, output_ids: Sequence[int], messages: Sequence[Message]) -> list[int]:
+    def encode_continuation(self, output_ids: Sequence[int], messages: Sequence[Message]) -> list[int]:
         """The ids that follow an assistant turn: its end, `messages`, and the next turn's opening.  # [fed]
 
         Args:
@@ -76,7 +76,7 @@ class Chat:
         ids = self._ids(rest, messages)
         return ids[1:] if output_ids and ids and output_ids[-1] == ids[0] else ids
 
-    def text_ids(self, text: str) -> list[int]:
+    def encode_text(self, text: str) -> list[int]:
         """The ids of a piece of the assistant's own text, such as a think prefix."""
         return self._encode(text)
 

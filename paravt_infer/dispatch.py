@@ -6,13 +6,13 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from paravt_infer.backends.base import Backend, Generation, Request, SamplingParams, seed_for
+from paravt_infer.backends.base import Backend, Generation, Request, SamplingParams, derive_seed
 from paravt_infer.errors import BackendError, ModelError, VideoError
-from paravt_infer.protocols import Protocol, ToolResult
-from paravt_infer.questions import Question, Subtitle, shown_at
-from paravt_infer.rollout import Evidence, FrameRef, Generated
+from paravt_infer.protocols import ChatProtocol, ToolResult
+from paravt_infer.questions import Question, Subtitle, subtitles_at
+from paravt_infer.rollout import Evidence, FrameRef, GenerationRecord
 from paravt_infer.settings import Settings
-from paravt_infer.tools import TOOLS, CallFault, Fault, ParsedCall, Window
+from paravt_infer.tools import TOOLS, ParsedCall, ToolCallError, ToolCallFault, Window
 from paravt_infer.video.sampling import FrameSizing, sample_times
 from paravt_infer.video.store import VideoStore
 from paravt_infer.video.types import Frame
@@ -32,7 +32,7 @@ class EpisodeContext:
     subtitles: Sequence[Subtitle]
     duration: float
     settings: Settings
-    protocol: Protocol
+    protocol: ChatProtocol
     backend: Backend
     store: VideoStore
     sizing: FrameSizing
@@ -81,7 +81,7 @@ async def run_calls(
         try:
             window = windows[position] = _checked(scene, call, position, evidence)
             record.used, record.clamped = [window.start, window.end], window.clamped
-        except CallFault as fault:
+        except ToolCallError as fault:
             _fail(record, fault)
         evidence.append(record)
     scene.changed()
@@ -110,34 +110,40 @@ async def run_calls(
 
 
 def _checked(scene: EpisodeContext, call: ParsedCall, position: int, evidence: Sequence[Evidence]) -> Window:
-    """The window to look at. Raises CallFault where the call cannot or need not run."""
+    """The window to look at. Raises ToolCallError where the call cannot or need not run."""
     settings = scene.settings
     limit = 1 if settings.dispatch == "sequential" else settings.max_calls
     if position >= limit:
-        raise CallFault(Fault.TOO_MANY_CALLS, f"a turn may hold {limit} calls and this is one more; ask again for it")
+        raise ToolCallError(
+            ToolCallFault.TOO_MANY_CALLS, f"a turn may hold {limit} calls and this is one more; ask again for it"
+        )
     if call.fault is not None:
-        raise CallFault(call.fault, call.message)
+        raise ToolCallError(call.fault, call.message)
     if call.repairs and not settings.repair:
-        raise CallFault(
+        raise ToolCallError(
             call.repairs[0],
             "the call is not in its exact form; write the JSON object alone in a closed block",
         )
     if call.syntax == "tool_code" and settings.tool_code == "refuse":
-        raise CallFault(Fault.TOOL_CODE_REFUSED, "<tool_code> is not understood; write a <tool_call> block with JSON")
+        raise ToolCallError(
+            ToolCallFault.TOOL_CODE_REFUSED, "<tool_code> is not understood; write a <tool_call> block with JSON"
+        )
     if call.name not in TOOLS:
-        raise CallFault(Fault.UNKNOWN_TOOL, f"there is no tool {call.name[:60]!r}; there is {', '.join(TOOLS)}")
+        raise ToolCallError(
+            ToolCallFault.UNKNOWN_TOOL, f"there is no tool {call.name[:60]!r}; there is {', '.join(TOOLS)}"
+        )
     window = TOOLS[call.name].window(call, scene.duration)
     for number, earlier in enumerate(evidence):
         if earlier.used == [window.start, window.end] and earlier.status != "error":
-            raise CallFault(
-                Fault.DUPLICATE_WINDOW,
+            raise ToolCallError(
+                ToolCallFault.DUPLICATE_WINDOW,
                 f"{window.start:.1f} to {window.end:.1f} s is looked at already, by call {number + 1}; "
                 "use what that returned, or ask for another window",
             )
     return window
 
 
-def _fail(record: Evidence, fault: CallFault) -> None:
+def _fail(record: Evidence, fault: ToolCallError) -> None:
     record.status, record.fault, record.text = "error", fault.fault.value, str(fault)
 
 
@@ -154,11 +160,11 @@ async def _run(scene: EpisodeContext, record: Evidence, examine: Coroutine[Any, 
     scene.changed()
     try:
         await asyncio.wait_for(examine, scene.settings.call_seconds)
-    except CallFault as fault:
+    except ToolCallError as fault:
         _fail(record, fault)
     except TimeoutError:
         late = f"no evidence within {scene.settings.call_seconds:g} s; use the other evidence or ask again"
-        _fail(record, CallFault(Fault.SUB_AGENT_LATE, late))
+        _fail(record, ToolCallError(ToolCallFault.SUB_AGENT_LATE, late))
     finally:
         record.seconds = scene.now() - record.started
         scene.changed()
@@ -173,11 +179,11 @@ async def _examine(
 ) -> None:
     """Look at the window of the turn's call `number`. Raises CallFault."""
     try:
-        if scene.backend.batches:
+        if scene.backend.batches_requests:
             await asyncio.wait(decodes.values())  # sub-agents that are sent together run together
         frames = await asyncio.shield(decodes[number])
     except VideoError as error:
-        raise CallFault(Fault.DECODE_FAILED, f"the window cannot be decoded: {error}") from None
+        raise ToolCallError(ToolCallFault.DECODE_FAILED, f"the window cannot be decoded: {error}") from None
     finally:
         record.decode_seconds = scene.now() - record.started
     record.frames = frame_refs(frames, scene.sizing)
@@ -193,15 +199,17 @@ async def _examine(
 async def _summarise(scene: EpisodeContext, record: Evidence, window: Window, frames: list[Frame], number: int) -> None:
     """A sub-agent looks at the window's frames and says what it sees."""
     settings, backend = scene.settings, scene.backend
-    messages = scene.protocol.look(
+    messages = scene.protocol.sub_agent_prompt(
         window.span,
         frames,
-        shown_at(scene.subtitles, [frame.time for frame in frames]),
+        subtitles_at(scene.subtitles, [frame.time for frame in frames]),
         scene.question if settings.question_in_subagent else None,
     )
-    record.sub_agent = generated = Generated(request_id=f"{scene.episode}-{record.turn}-{number}", started=scene.now())
+    record.sub_agent = generated = GenerationRecord(
+        request_id=f"{scene.episode}-{record.turn}-{number}", started=scene.now()
+    )
     try:
-        generated.fed_ids = backend.chat.first(messages) if backend.chat else []
+        generated.fed_ids = backend.chat.encode_start(messages) if backend.chat else []
         request = Request(
             id=generated.request_id,
             ids=generated.fed_ids,
@@ -212,24 +220,24 @@ async def _summarise(scene: EpisodeContext, record: Evidence, window: Window, fr
                 temperature=settings.temperature,
                 top_p=settings.top_p,
                 top_k=settings.top_k,
-                seed=seed_for(settings.seed, "sub", record.turn, number),
+                seed=derive_seed(settings.seed, "sub", record.turn, number),
                 logprobs=settings.logprobs,
             ),
         )
         generation = await backend.generate(request)
     except (BackendError, ModelError) as error:
-        raise CallFault(Fault.SUB_AGENT_FAILED, f"the sub-agent failed: {error}") from None
+        raise ToolCallError(ToolCallFault.SUB_AGENT_FAILED, f"the sub-agent failed: {error}") from None
     finally:
         generated.seconds = scene.now() - generated.started
-    keep(generated, generation)
+    record_generation(generated, generation)
     record.text = scene.protocol.summary(generation.text)
     if not record.text:
-        raise CallFault(Fault.EMPTY_SUMMARY, "the sub-agent said nothing; ask for another window")
+        raise ToolCallError(ToolCallFault.EMPTY_SUMMARY, "the sub-agent said nothing; ask for another window")
     if generation.finish == "length":
         record.cut, record.text = True, record.text + CUT
 
 
-def keep(record: Generated, generation: Generation) -> None:
+def record_generation(record: GenerationRecord, generation: Generation) -> None:
     """Write what a backend returned into a record."""
     record.output_ids, record.text, record.logprobs = generation.ids, generation.text, generation.logprobs
     record.finish, record.attempts, record.server = generation.finish, generation.attempts, generation.server

@@ -11,10 +11,10 @@ from typing import IO, Any
 
 from paravt_infer.agent import Engine
 from paravt_infer.errors import SettingsError
-from paravt_infer.model import fingerprint
+from paravt_infer.model import folder_fingerprint
 from paravt_infer.protocols import get_protocol
 from paravt_infer.questions import Question
-from paravt_infer.rollout import Rollout, from_json, to_json
+from paravt_infer.rollout import Rollout, rollout_from_json, rollout_to_json
 from paravt_infer.settings import Settings
 
 
@@ -34,7 +34,7 @@ class Journal:
         self.path = path
         self._file: IO[bytes] | None = None
 
-    def finished(self, earlier: Iterable[Rollout] = ()) -> dict[str, Rollout]:
+    def load_finished(self, earlier: Iterable[Rollout] = ()) -> dict[str, Rollout]:
         """Rollouts by key: those of `earlier` and of the file. A line that a kill cut short is taken off the file.
 
         Raises:
@@ -47,14 +47,14 @@ class Journal:
                 file.truncate(whole)
                 break
             whole += len(line)
-            rollouts.append(from_json(line, where=f"{self.path}, line {number}"))
-        return {key_of(rollout): rollout for rollout in rollouts if rollout.status in ("answered", "no_answer")}
+            rollouts.append(rollout_from_json(line, where=f"{self.path}, line {number}"))
+        return {rollout_key(rollout): rollout for rollout in rollouts if rollout.status in ("answered", "no_answer")}
 
-    def add(self, rollout: Rollout) -> None:
+    def append(self, rollout: Rollout) -> None:
         """Append; it is on the disk when this returns. Raises SettingsError where that cannot be."""
         file = self._opened()
         try:
-            file.write(to_json(rollout).encode() + b"\n")
+            file.write(rollout_to_json(rollout).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
         except OSError as error:
@@ -107,10 +107,12 @@ class ResumableRun:
         self.engine, self.journal = engine, journal
         self.settings = settings or engine.settings
         backend = engine.backend
-        about = _about(self.settings, backend.name, backend.model, fingerprint(backend.model), engine.store.pool.reader)
+        about = _about(
+            self.settings, backend.name, backend.model, folder_fingerprint(backend.model), engine.store.pool.reader
+        )
         self.keys = [_key(question, _size(question.video), about) for question in questions]
         self.questions = dict(zip(self.keys, questions, strict=True))
-        found = journal.finished(earlier)
+        found = journal.load_finished(earlier)
         self.done = {key: found[key] for key in self.questions if key in found}
         self.reused = len(self.done)
         """How many were finished before."""
@@ -130,7 +132,7 @@ class ResumableRun:
                 yield rollout
             async with aclosing(episodes):
                 async for rollout in episodes:
-                    self.journal.add(rollout)
+                    self.journal.append(rollout)
                     self.done[names[id(rollout.question)]] = rollout
                     yield rollout
         finally:
@@ -141,7 +143,7 @@ class ResumableRun:
         return [self.done[key] for key in self.keys if key in self.done]
 
 
-def key_of(rollout: Rollout) -> str:
+def rollout_key(rollout: Rollout) -> str:
     """Names everything that decided a rollout's answer."""
     backend = rollout.backend
     about = _about(rollout.settings, backend.name, backend.model, backend.fingerprint, rollout.reader)

@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from paravt_infer.chat import Chat
+from paravt_infer.chat import ChatTemplate
 from paravt_infer.errors import ModelError
 
 
@@ -18,7 +18,7 @@ class ModelFiles:
     """What the engine needs to know of a vision-language model to speak to it token by token."""
 
     name: str
-    chat: Chat
+    chat: ChatTemplate
     image_processor: Any
     multiple: int
     """Frames' sides are multiples of so many pixels."""
@@ -35,10 +35,10 @@ def load_model_files(model: str) -> ModelFiles:
     Raises:
         ModelError: no such folder, the hub has no such model or cannot be reached, or not a model of this kind.
     """
-    config = load_part(model, "AutoConfig")
-    tokenizer = load_part(model, "AutoTokenizer")
+    config = load_pretrained(model, "AutoConfig")
+    tokenizer = load_pretrained(model, "AutoTokenizer")
     # The PIL processor gives the same patches and needs no torchvision.
-    image_processor = load_part(model, "AutoImageProcessor", backend="pil")
+    image_processor = load_pretrained(model, "AutoImageProcessor", backend="pil")
     if not getattr(tokenizer, "chat_template", None):
         tokenizer.chat_template = _legacy_template(model)
     image_token_id = getattr(config, "image_token_id", None)
@@ -57,7 +57,9 @@ def load_model_files(model: str) -> ModelFiles:
     text_config = config.get_text_config()
     return ModelFiles(
         name=model,
-        chat=Chat(tokenizer, image_token_id=image_token_id, media_token_ids=[i for i in media if i is not None]),
+        chat=ChatTemplate(
+            tokenizer, image_token_id=image_token_id, media_token_ids=[i for i in media if i is not None]
+        ),
         image_processor=image_processor,
         multiple=patch * merge,
         min_pixels=int(size.get("shortest_edge") or 1),
@@ -66,7 +68,7 @@ def load_model_files(model: str) -> ModelFiles:
     )
 
 
-def load_part(model: str, part: str, **options: Any) -> Any:
+def load_pretrained(model: str, part: str, **options: Any) -> Any:
     """`transformers.<part>.from_pretrained(model)`, its many ways to fail told in one line each."""
     local = Path(model).exists()
     if not local and (model.startswith((".", "/", "~")) or model.count("/") > 1):
@@ -106,7 +108,7 @@ def _first_line(error: Exception) -> str:
     return lines[0][:200] if lines else type(error).__name__
 
 
-def fingerprint(model: str) -> str:
+def folder_fingerprint(model: str) -> str:
     """Names the state of a model folder's files by their names, sizes and times; empty for what is no folder here.
 
     A folder that is written anew, as training does, is another model under the same name.

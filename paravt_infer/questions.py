@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from paravt_infer.errors import SettingsError
-from paravt_infer.settings import first_fault
+from paravt_infer.settings import validation_message
 
 
 class Question(BaseModel):
@@ -50,7 +50,7 @@ class Question(BaseModel):
         try:
             return cls(**values)
         except ValidationError as error:
-            raise SettingsError(first_fault(error, "question", known=cls.model_fields)) from None
+            raise SettingsError(validation_message(error, "question", known=cls.model_fields)) from None
 
 
 def letter_options(options: Iterable[str]) -> dict[str, str]:
@@ -125,7 +125,7 @@ def read_subtitles(path: str) -> list[Subtitle]:
     ]
 
 
-def shown_at(subtitles: Sequence[Subtitle], times: Iterable[float]) -> list[Subtitle]:
+def subtitles_at(subtitles: Sequence[Subtitle], times: Iterable[float]) -> list[Subtitle]:
     """The lines on screen at any of `times`, each once: subtitles for the frames that are looked at."""
     moments = sorted(times)
     return [line for line in subtitles if any(line.start <= moment <= line.end for moment in moments)]

@@ -13,7 +13,7 @@ from pydantic_core import PydanticSerializationError
 
 from paravt_infer.errors import SettingsError
 from paravt_infer.questions import Question
-from paravt_infer.settings import Settings, first_fault
+from paravt_infer.settings import Settings, validation_message
 
 SCHEMA_VERSION = 1
 
@@ -36,7 +36,7 @@ class FrameRef(_Record):
     """Names the pixels."""
 
 
-class Generated(_Record):
+class GenerationRecord(_Record):
     """One request to the backend: what was fed since the last one, and what came back."""
 
     fed_ids: list[int] = []
@@ -65,7 +65,7 @@ class Generated(_Record):
     seconds: float = 0.0
 
 
-class Turn(Generated):
+class Turn(GenerationRecord):
     """One turn of the main agent."""
 
     kind: Literal["main", "final"] = "main"
@@ -105,7 +105,7 @@ class Evidence(_Record):
     cut: bool = False
     """Whether the summary met its token limit."""
     frames: list[FrameRef] = []
-    sub_agent: Generated | None = None
+    sub_agent: GenerationRecord | None = None
     """The sub-agent's request, where evidence is text."""
     started: float = 0.0
     """Seconds since the episode's start."""
@@ -138,7 +138,7 @@ class Usage(_Record):
     """The longest chain of decoding and generation: what a loop without any cost of its own would take."""
 
 
-class VideoFacts(_Record):
+class VideoRecord(_Record):
     """The video as probed."""
 
     path: str
@@ -151,13 +151,13 @@ class VideoFacts(_Record):
     size_bytes: int
 
 
-class ProtocolFacts(_Record):
+class ProtocolRecord(_Record):
     name: str
     checksum: str
     """SHA-256 of everything the protocol says and reads."""
 
 
-class BackendFacts(_Record):
+class BackendRecord(_Record):
     name: str = ""
     model: str = ""
     fingerprint: str = ""
@@ -186,11 +186,11 @@ class Rollout(_Record):
     answer_source: str | None = None
     """`answer_block`, `after_think` or `last_line`."""
     question: Question
-    video: VideoFacts | None = None
+    video: VideoRecord | None = None
     overview: list[FrameRef] = []
     overview_seconds: float = 0.0
-    protocol: ProtocolFacts | None = None
-    backend: BackendFacts = BackendFacts()
+    protocol: ProtocolRecord | None = None
+    backend: BackendRecord = BackendRecord()
     reader: str = ""
     """What decoded the frames."""
     versions: dict[str, str] = {}
@@ -212,7 +212,7 @@ class Rollout(_Record):
         return [call for call in self.evidence if call.status == "ok"]
 
 
-def to_json(rollout: Rollout, *, indent: int | None = None) -> str:
+def rollout_to_json(rollout: Rollout, *, indent: int | None = None) -> str:
     try:
         return rollout.model_dump_json(indent=indent)
     except PydanticSerializationError:
@@ -228,12 +228,12 @@ def _utf8(value: Any) -> Any:
     return [_utf8(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def from_json(text: str | bytes, *, where: str = "rollout") -> Rollout:
+def rollout_from_json(text: str | bytes, *, where: str = "rollout") -> Rollout:
     """Raises SettingsError where the text is no rollout."""
     try:
         return Rollout.model_validate_json(text)
     except ValidationError as error:
-        raise SettingsError(f"{where}: not a saved rollout ({first_fault(error, 'field')})") from None
+        raise SettingsError(f"{where}: not a saved rollout ({validation_message(error, 'field')})") from None
 
 
 _COLUMNS = ("id", "status", "answer", "error", "started_at")
@@ -250,7 +250,7 @@ def _row(rollout: Rollout) -> dict[str, Any]:
         "output_tokens": rollout.usage.output_tokens,
         "seconds": rollout.usage.seconds,
         # The whole record as one JSON string: nothing is lost to a column type, as in the paper's own data.
-        "rollout": to_json(rollout),
+        "rollout": rollout_to_json(rollout),
     }
     return {name: _utf8(value) for name, value in row.items()}
 
@@ -265,7 +265,7 @@ def _schema() -> Any:
     )
 
 
-def save(rollouts: Rollout | Iterable[Rollout], path: str | Path) -> None:
+def save_rollouts(rollouts: Rollout | Iterable[Rollout], path: str | Path) -> None:
     """Write rollouts to ``.parquet``, ``.jsonl`` or, one alone, ``.json``; whole or not at all.
 
     Raises:
@@ -287,9 +287,9 @@ def save(rollouts: Rollout | Iterable[Rollout], path: str | Path) -> None:
             table = pa.Table.from_pylist([_row(rollout) for rollout in many], schema=_schema())
             pq.write_table(table, scratch, compression="zstd")
         elif path.suffix == ".json":
-            scratch.write_text(to_json(many[0], indent=1) + "\n", encoding="utf-8")
+            scratch.write_text(rollout_to_json(many[0], indent=1) + "\n", encoding="utf-8")
         else:
-            scratch.write_text("".join(to_json(rollout) + "\n" for rollout in many), encoding="utf-8")
+            scratch.write_text("".join(rollout_to_json(rollout) + "\n" for rollout in many), encoding="utf-8")
         scratch.replace(path)
     except OSError as error:
         with contextlib.suppress(OSError):
@@ -298,8 +298,8 @@ def save(rollouts: Rollout | Iterable[Rollout], path: str | Path) -> None:
         raise SettingsError(f"{path}: cannot be written ({reason}); name another place") from None
 
 
-def load(path: str | Path) -> Iterator[Rollout]:
-    """The rollouts of a file that `save` wrote.
+def load_rollouts(path: str | Path) -> Iterator[Rollout]:
+    """The rollouts of a file that `save_rollouts` wrote.
 
     Raises:
         SettingsError: no such file, or not one of rollouts; names the line or row.
@@ -309,16 +309,16 @@ def load(path: str | Path) -> Iterator[Rollout]:
         raise SettingsError(f"{path}: no such file; check the path")
     if path.suffix == ".parquet":
         for number, text in enumerate(_parquet_texts(path), 1):
-            yield from_json(text, where=f"{path}, row {number}")
+            yield rollout_from_json(text, where=f"{path}, row {number}")
         return
     try:
         with path.open(encoding="utf-8", newline="\n") as file:
             if path.suffix != ".jsonl":
-                yield from_json(file.read(), where=str(path))
+                yield rollout_from_json(file.read(), where=str(path))
                 return
             for number, line in enumerate(file, 1):
                 if line.strip():
-                    yield from_json(line, where=f"{path}, line {number}")
+                    yield rollout_from_json(line, where=f"{path}, line {number}")
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path}: cannot be read as UTF-8 text ({error})") from None
 

@@ -82,16 +82,16 @@ class Settings(BaseModel):
         try:
             return cls(**values)
         except ValidationError as error:
-            raise SettingsError(first_fault(error, "setting", known=cls.model_fields)) from None
+            raise SettingsError(validation_message(error, "setting", known=cls.model_fields)) from None
 
 
-def first_fault(error: ValidationError, what: str, *, known: Iterable[str] = ()) -> str:
+def validation_message(error: ValidationError, what: str, *, known: Iterable[str] = ()) -> str:
     """The first complaint of a validation error as one line.
 
     >>> try:
     ...     Settings(frames=0)
     ... except ValidationError as error:
-    ...     print(first_fault(error, "setting"))
+    ...     print(validation_message(error, "setting"))
     setting frames: must be at least 1, not 0
 
     Args:

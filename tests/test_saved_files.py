@@ -14,9 +14,9 @@ import pytest
 
 from lmms_tasks.items import load_rows
 from paravt_infer import bundled
-from paravt_infer.journal import Journal, key_of
+from paravt_infer.journal import Journal, rollout_key
 from paravt_infer.protocols import PROTOCOLS, get_protocol
-from paravt_infer.rollout import load
+from paravt_infer.rollout import load_rollouts
 from paravt_training.data.manifest import load_manifest
 from paravt_training.grpo.recipe import load_grpo_recipe
 from paravt_training.plan.sizes import load_any_recipe
@@ -32,7 +32,7 @@ def read_json(name: str) -> Any:
 
 def test_a_journal_is_read_and_its_episodes_are_found_by_the_same_keys(tmp_path: Path) -> None:
     journal = Journal(Path(shutil.copy(SAVED / "journal.jsonl", tmp_path)))
-    found = journal.finished()
+    found = journal.load_finished()
     journal.close()
     keys = read_json("journal_keys.json")
     assert {key: rollout.question.id for key, rollout in found.items()} == {
@@ -42,13 +42,13 @@ def test_a_journal_is_read_and_its_episodes_are_found_by_the_same_keys(tmp_path:
 
 @pytest.mark.parametrize("name", ["journal.jsonl", "rollouts.parquet"])
 def test_rollouts_are_read(name: str) -> None:
-    rollouts = list(load(SAVED / name))
+    rollouts = list(load_rollouts(SAVED / name))
     assert {rollout.question.id: rollout.answer for rollout in rollouts} == ANSWERS
-    assert {rollout.question.id: key_of(rollout) for rollout in rollouts} == read_json("journal_keys.json")
+    assert {rollout.question.id: rollout_key(rollout) for rollout in rollouts} == read_json("journal_keys.json")
 
 
 def test_a_single_rollout_is_read() -> None:
-    (rollout,) = load(SAVED / "rollout.json")
+    (rollout,) = load_rollouts(SAVED / "rollout.json")
     assert rollout.answer == "C" and len(rollout.supporting) == 2
 
 
@@ -65,7 +65,7 @@ def test_every_recipe_that_ships_says_what_it_said() -> None:
     for name, values in read_json("recipes.json").items():
         recipe = load_manifest(name) if name == "paravt_sft_mix" else load_any_recipe(name)
         now = recipe.model_dump(mode="json")
-        if now.get("model", {}).get("start") == str(bundled.checkpoint()):
+        if now.get("model", {}).get("start") == str(bundled.checkpoint_path()):
             now["model"]["start"] = "bundled"
         assert now == values, name
 
@@ -113,7 +113,7 @@ def test_metrics_and_rollouts_of_a_grpo_run_are_read(tmp_path: Path) -> None:
     assert run.name == "saved_grpo" and run.has("held_out/accuracy") and run.has("f_tau")
     recipe = load_grpo_recipe(SAVED / "grpo.yaml")
     assert run.recipe == json.loads(json.dumps(recipe.model_dump()))
-    assert len(list(load(SAVED / "grpo/rollouts/step-000001.jsonl"))) == 4
+    assert len(list(load_rollouts(SAVED / "grpo/rollouts/step-000001.jsonl"))) == 4
 
 
 def test_a_grpo_run_of_today_writes_the_same_metrics(tmp_path: Path) -> None:

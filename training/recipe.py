@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from paravt_infer import bundled
 from paravt_infer.errors import SettingsError
-from paravt_infer.settings import first_fault
+from paravt_infer.settings import validation_message
 
 FOLDER = Path(__file__).parent / "recipes"
 R = TypeVar("R", bound=BaseModel)
@@ -58,7 +58,7 @@ class ModelConfig(ConfigModel):
     @field_validator("start")
     @classmethod
     def _where_it_ships(cls, start: str) -> str:
-        return str(bundled.checkpoint()) if start == "bundled" else start
+        return str(bundled.checkpoint_path()) if start == "bundled" else start
 
 
 class WorldData(ConfigModel):
@@ -310,7 +310,7 @@ def _fault(error: ValidationError, kind: type[BaseModel]) -> str:
         return f"recipe {'.'.join(keys)}.kind: is missing; 'world' or 'parquet'"
     if fault["type"] == "value_error":
         return f"recipe {'.'.join([*keys, ''])[:-1]}: {fault['ctx']['error']}".replace("recipe :", "recipe:")
-    return first_fault(error, "recipe")
+    return validation_message(error, "recipe")
 
 
 def _known(place: Sequence[int | str], kind: type[BaseModel]) -> list[str]:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from paravt_infer.answers import normalise, undenied, words_of
+from paravt_infer.answers import affirmed_matches, normalise_text, normalised_words
 
 _OPPOSITES = ({"yes", "no"}, {"true", "false"}, {"left", "right"}, {"up", "down"})
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
@@ -11,7 +11,7 @@ _ACRONYM = re.compile(r"^(.*\S)\s*\(([A-Z][A-Za-z]*[A-Z])\)$", re.DOTALL)
 
 
 def is_right(answer: str, gold: str) -> bool:
-    """Whether `answer` commits to `gold`. Both are compared as `normalise` writes them.
+    """Whether `answer` commits to `gold`. Both are compared as `normalise_text` writes them.
 
     Right is an answer that equals the gold; or one in which the gold stands as whole words, undenied, unless it
     commits to another of its kind as well:
@@ -31,16 +31,16 @@ def is_right(answer: str, gold: str) -> bool:
     >>> is_right(said, "BFS"), is_right(said, "depth-first search")
     (True, False)
     """
-    said, words = normalise(answer), words_of(answer)
-    if not words_of(gold):  # nothing but punctuation
+    said, words = normalise_text(answer), normalised_words(answer)
+    if not normalised_words(gold):  # nothing but punctuation
         return answer.strip() == gold.strip() != ""
     return any(words == form or _commits(said, form) for form in _forms(gold))
 
 
 def _forms(gold: str) -> list[list[str]]:
-    forms = [words_of(gold)]
+    forms = [normalised_words(gold)]
     if both := _ACRONYM.match(gold.strip()):
-        name, short = words_of(both.group(1)), words_of(both.group(2))
+        name, short = normalised_words(both.group(1)), normalised_words(both.group(2))
         if "".join(word[0] for word in name) == "".join(short):
             forms += [name, short]
     if forms[0] in (["1"], ["one"]):  # "one" is as often a pronoun: normalise leaves it
@@ -49,7 +49,7 @@ def _forms(gold: str) -> list[list[str]]:
 
 
 def _commits(said: str, form: Sequence[str]) -> bool:
-    places = [match.span() for match in undenied(said, form)]
+    places = [match.span() for match in affirmed_matches(said, form)]
     if not places:
         return False
     if any(re.match(r" (?:, )?or(?!\S)", said[end:]) or said[:start].endswith(" or ") for start, end in places):
@@ -57,9 +57,9 @@ def _commits(said: str, form: Sequence[str]) -> bool:
     if _NUMBER.fullmatch(form[0]):
         unit = form[1:]
         others = {word for word in said.split() if _NUMBER.fullmatch(word)} - {form[0]}
-        return not any(any(undenied(said, [other, *unit])) for other in others)
+        return not any(any(affirmed_matches(said, [other, *unit])) for other in others)
     for pair in _OPPOSITES:
         if len(form) == 1 and form[0] in pair:
             first, [other] = said.split()[0], pair - {form[0]}
-            return first == form[0] if first in _OPPOSITES[0] else not any(undenied(said, [other]))
+            return first == form[0] if first in _OPPOSITES[0] else not any(affirmed_matches(said, [other]))
     return True

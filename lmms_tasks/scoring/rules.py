@@ -5,21 +5,21 @@ import re
 from lmms_tasks.items import EvalResult
 from lmms_tasks.scoring.base import said
 from lmms_tasks.scoring.open_answers import is_right
-from paravt_infer.answers import iou, read_choice, read_span
+from paravt_infer.answers import extract_choice, extract_span, span_iou
 
 
 def paravt(row: EvalResult) -> float:
     """The option, text or span that an answer commits to, however it is worded.
 
-    Choices by `read_choice`, open answers by `is_right`, grounding by the IoU of what `read_span` reads.
+    Choices by `extract_choice`, open answers by `is_right`, grounding by the IoU of what `extract_span` reads.
     """
     answer, question, gold = said(row), row.item.question, row.item.gold
     if answer is None:
         return 0.0
     if question.kind == "choice":
-        return float(read_choice(answer, question.options) == gold.strip().upper())
+        return float(extract_choice(answer, question.options) == gold.strip().upper())
     if question.kind == "grounding":
-        return iou(read_span(answer), read_span(gold))
+        return span_iou(extract_span(answer), extract_span(gold))
     return float(is_right(answer, gold))
 
 
@@ -35,5 +35,5 @@ def strict(row: EvalResult) -> float:
     if row.rollout.answer_source != "answer_block":
         return 0.0
     if row.item.question.kind == "grounding":
-        return iou(read_span(answer), read_span(gold)) if _EXACT_SPAN.fullmatch(answer) else 0.0
+        return span_iou(extract_span(answer), extract_span(gold)) if _EXACT_SPAN.fullmatch(answer) else 0.0
     return float(answer == gold)

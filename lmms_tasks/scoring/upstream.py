@@ -19,7 +19,7 @@ from contextlib import contextmanager
 
 from lmms_tasks.items import EvalResult
 from lmms_tasks.scoring.base import said
-from paravt_infer.answers import read_span
+from paravt_infer.answers import extract_span
 from paravt_infer.errors import SettingsError
 
 _REASONING = [["<think>", "</think>"], ["<analysis>", "</analysis>"]]  # lmms-eval's own default
@@ -93,7 +93,7 @@ def _mmvu(row: EvalResult, response: str) -> float:
 def _charades_sta(row: EvalResult, response: str) -> float:
     from lmms_eval.tasks.charades_sta.utils import extract_time, iou
 
-    gold, spans = read_span(row.item.gold), extract_time(response)
+    gold, spans = extract_span(row.item.gold), extract_time(response)
     if gold is None:
         raise SettingsError(f"scorer lmms-eval, question {row.item.question.id}: its gold {row.item.gold!r} is no span")
     return float(iou(gold, spans[0])) if spans else 0.0

@@ -35,7 +35,7 @@ def open_backend(
     if backend is not None and backend not in BACKENDS:
         raise SettingsError(f"backend {backend!r} does not exist; there are {', '.join(BACKENDS)}")
     if not model and not servers and backend in (None, "transformers"):
-        model, backend = str(bundled.checkpoint()), "transformers"
+        model, backend = str(bundled.checkpoint_path()), "transformers"
     if backend is None:
         backend = "sglang" if servers or (model and can_start_server() and device is None) else "transformers"
     if backend == "transformers":

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from paravt_infer.chat import Chat, Message
+from paravt_infer.chat import ChatTemplate, Message
 from paravt_infer.errors import BackendError, ContextLimitError
 from paravt_infer.video.sampling import FrameSizing
 from paravt_infer.video.types import Frame
@@ -71,14 +71,14 @@ class Backend(ABC):
     name: str
     exact_tokens: bool
     """Whether the ids fed and generated are known, to the token. Training refuses a backend without."""
-    takes_tensors: bool = False
+    accepts_tensors: bool = False
     """Whether weights can be handed over without a file."""
-    batches: bool = False
+    batches_requests: bool = False
     """Whether requests that arrive together run together and later ones wait: sub-agents are then sent at once."""
 
     model: str = ""
     context_limit: int | None = None
-    chat: Chat | None = None
+    chat: ChatTemplate | None = None
     """The model's chat format; None where messages are sent as they are."""
 
     @abstractmethod
@@ -104,7 +104,7 @@ class Backend(ABC):
 
         Args:
             folder: a model folder that the backend, or its servers, can read.
-            tensors: by the names of the model's own state; only where `takes_tensors`.
+            tensors: by the names of the model's own state; only where `accepts_tensors`.
 
         Raises:
             BackendError: it could not be done, or not be confirmed; what is generated from then on is not to be used.
@@ -130,7 +130,7 @@ class Backend(ABC):
         """What a reader of its results should know."""
         return []
 
-    def fitted(self, sampling: SamplingParams, prompt_tokens: int) -> SamplingParams:
+    def fit_to_context(self, sampling: SamplingParams, prompt_tokens: int) -> SamplingParams:
         """`sampling` with no more new tokens than the context has room for.
 
         Raises:
@@ -156,10 +156,10 @@ def processor_sizing(*, multiple: int, floor: int, ceiling: int, min_pixels: int
     return FrameSizing(multiple=multiple, min_pixels=low, max_pixels=max(low, min(max_pixels, ceiling)))
 
 
-def seed_for(seed: int | None, *parts: object) -> int | None:
+def derive_seed(seed: int | None, *parts: object) -> int | None:
     """A seed of its own for each part of an episode, the same in every process.
 
-    >>> seed_for(7, "turn", 0) == seed_for(7, "turn", 0) != seed_for(7, "turn", 1)
+    >>> derive_seed(7, "turn", 0) == derive_seed(7, "turn", 0) != derive_seed(7, "turn", 1)
     True
     """
     if seed is None:

@@ -41,7 +41,7 @@ class WeightGroup:
         self.world = 1 + sum(servers.values())
         self._group: Any = None
 
-    def joining(self) -> Iterator[tuple[str, dict[str, Any]]]:
+    def join_requests(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Each server, and what it must be told at `/init_weights_update_group`."""
         rank = 1
         for server, processes in self.servers.items():

@@ -10,24 +10,24 @@ from paravt_infer.errors import BackendError
 ATTEMPTS = 5
 
 
-def passing(error: BaseException) -> bool:
+def is_transient(error: BaseException) -> bool:
     """Whether asking again may help: the connection broke, or the server says the fault is its own."""
     if isinstance(error, httpx.HTTPStatusError):
         return error.response.status_code >= 500 or error.response.status_code == 429
     return isinstance(error, (httpx.TransportError, ValueError))
 
 
-def retrying(first_wait: float = 0.2) -> AsyncRetrying:
+def retry_transient(first_wait: float = 0.2) -> AsyncRetrying:
     """Up to five attempts, waiting about 0.2 s and each time twice as long; never for a 4xx."""
     return AsyncRetrying(
-        retry=retry_if_exception(passing),
+        retry=retry_if_exception(is_transient),
         stop=stop_after_attempt(ATTEMPTS),
         wait=wait_exponential_jitter(multiplier=first_wait, max=8, jitter=first_wait),
         reraise=True,
     )
 
 
-def checked(response: httpx.Response) -> dict[str, Any]:
+def json_object(response: httpx.Response) -> dict[str, Any]:
     """The JSON object of a good response. Raises HTTPStatusError, or ValueError where it is no such object."""
     response.raise_for_status()
     body = response.json()
@@ -36,7 +36,7 @@ def checked(response: httpx.Response) -> dict[str, Any]:
     return body
 
 
-def plain_error(url: str, error: Exception) -> BackendError:
+def backend_error(url: str, error: Exception) -> BackendError:
     """A failed request as one line: which server, what it said, what to do."""
     if isinstance(error, httpx.HTTPStatusError):
         said: Any = error.response.text

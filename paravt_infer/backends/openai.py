@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 
 from paravt_infer.backends.base import Backend, Generation, Request
-from paravt_infer.backends.http import checked, plain_error, retrying
+from paravt_infer.backends.http import backend_error, json_object, retry_transient
 from paravt_infer.chat import Message
 from paravt_infer.errors import BackendError, ContextLimitError, SettingsError
 from paravt_infer.video.sampling import FrameSizing
@@ -53,11 +53,11 @@ class OpenAIBackend(Backend):
         if self.model:
             return
         try:
-            listed = checked(await self._client.get(self._servers[0] + "/models", timeout=30))["data"]
+            listed = json_object(await self._client.get(self._servers[0] + "/models", timeout=30))["data"]
             self.model = listed[0]["id"]
             self.context_limit = listed[0].get("max_model_len")
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-            raise plain_error(self._servers[0], error) from None
+            raise backend_error(self._servers[0], error) from None
         except (KeyError, IndexError, TypeError):
             raise BackendError(f"{self._servers[0]} lists no model; name it with --model") from None
 
@@ -92,16 +92,16 @@ class OpenAIBackend(Backend):
         tried = 0
         server = self._servers[0]
         try:
-            async for attempt in retrying():
+            async for attempt in retry_transient():
                 with attempt:
                     server = self._servers[self._sent % len(self._servers)]
                     self._sent += 1
                     tried += 1
-                    reply = checked(await self._client.post(server + "/chat/completions", json=body))
+                    reply = json_object(await self._client.post(server + "/chat/completions", json=body))
                     choice = reply["choices"][0]
                     said = choice["message"]
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-            plain = plain_error(server, error)
+            plain = backend_error(server, error)
             raise ContextLimitError(str(plain)) if "context length" in str(plain) else plain from None
         except (KeyError, IndexError, TypeError) as error:
             raise BackendError(f"{server} sent no usable answer (missing {error}); is it a chat endpoint?") from None

@@ -15,8 +15,8 @@ import httpx
 
 from paravt_infer.backends.base import Backend, Generation, Request, processor_sizing
 from paravt_infer.backends.broadcast import WeightGroup, buckets
-from paravt_infer.backends.gate import Gate
-from paravt_infer.backends.http import checked, plain_error, retrying
+from paravt_infer.backends.http import backend_error, json_object, retry_transient
+from paravt_infer.backends.rwlock import ReadWriteLock
 from paravt_infer.errors import BackendError, ContextLimitError, ModelError
 from paravt_infer.model import ModelFiles, load_model_files
 from paravt_infer.video.sampling import FrameSizing
@@ -41,7 +41,7 @@ class SGLangBackend(Backend):
 
     name = "sglang"
     exact_tokens = True
-    takes_tensors = True
+    accepts_tensors = True
 
     def __init__(self, servers: list[str], *, model: str | None = None, seconds: float = 900.0):
         if not servers:
@@ -58,7 +58,7 @@ class SGLangBackend(Backend):
         self._bounds = (1, 1 << 30)
         self._versions: dict[str, str] = {}
         self._notes: list[str] = []
-        self._gate = Gate()
+        self._weights_lock = ReadWriteLock()
         self._group: WeightGroup | None = None
         self._mark = b""
         """Goes with each frame: another one after each change of weights."""
@@ -106,15 +106,15 @@ class SGLangBackend(Backend):
         error: Exception | None = None
         for path in paths:
             try:
-                async for attempt in retrying():
+                async for attempt in retry_transient():
                     with attempt:
-                        return checked(await self._client.get(server + path, timeout=30))
+                        return json_object(await self._client.get(server + path, timeout=30))
             except (httpx.HTTPError, httpx.InvalidURL, ValueError) as caught:
                 error = caught
                 if not isinstance(caught, httpx.HTTPStatusError):
                     break
         assert error is not None
-        raise plain_error(server, error)
+        raise backend_error(server, error)
 
     @property
     def servers(self) -> list[str]:
@@ -160,14 +160,14 @@ class SGLangBackend(Backend):
         return server
 
     async def generate(self, request: Request) -> Generation:
-        async with self._gate.passing():
+        async with self._weights_lock.reading():
             return await self._generate(request)
 
     async def _generate(self, request: Request) -> Generation:
         assert self._files is not None and self.chat is not None, "start() comes first"
         visual = [self._visual_tokens(frame.width, frame.height) for frame in request.frames]
         expected = len(request.ids) + sum(visual) - len(visual)
-        sampling = self.fitted(request.sampling, expected)
+        sampling = self.fit_to_context(request.sampling, expected)
         body: dict[str, Any] = {
             "input_ids": request.ids,
             "return_logprob": sampling.logprobs,
@@ -197,7 +197,7 @@ class SGLangBackend(Backend):
         server, tried = self._servers[0], 0
         avoid: str | None = None
         try:
-            async for attempt in retrying():
+            async for attempt in retry_transient():
                 with attempt:
                     tried += 1
                     server = self._pick(request.affinity, avoid)
@@ -205,7 +205,7 @@ class SGLangBackend(Backend):
                     reply = await self._send(server, {**body, "rid": f"{request.id}-{tried}"})
                     meta, ids = reply["meta_info"], list(reply["output_ids"])
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-            plain = plain_error(server, error)
+            plain = backend_error(server, error)
             raise ContextLimitError(str(plain)) if "maximum context length" in str(plain) else plain from None
         except KeyError as error:
             raise BackendError(f"{server} sent an answer without {error}; is it an SGLang server?") from None
@@ -238,7 +238,7 @@ class SGLangBackend(Backend):
     async def _send(self, server: str, body: dict[str, Any]) -> dict[str, Any]:
         self._busy[server] += 1
         try:
-            return checked(await self._client.post(server + "/generate", json=body))
+            return json_object(await self._client.post(server + "/generate", json=body))
         except asyncio.CancelledError:
             await asyncio.shield(self._abort(server, body["rid"]))
             raise
@@ -254,7 +254,7 @@ class SGLangBackend(Backend):
     ) -> None:
         if folder is None and tensors is None:
             raise BackendError("new weights need a folder that the servers can read, or tensors")
-        async with self._gate.closed():
+        async with self._weights_lock.writing():
             await asyncio.gather(*map(self._drained, self._servers))
             if tensors is not None:
                 await self._broadcast(version, tensors)
@@ -298,7 +298,7 @@ class SGLangBackend(Backend):
         sizes = [int(info.get("tp_size") or 1) for info in infos]
         device = str(infos[0].get("device") or "cuda")
         group = WeightGroup(dict(zip(self._servers, sizes, strict=True)), device=device)
-        joining = [self._tell(server, "/init_weights_update_group", body) for server, body in group.joining()]
+        joining = [self._tell(server, "/init_weights_update_group", body) for server, body in group.join_requests()]
         await asyncio.gather(asyncio.to_thread(group.join), *joining)
         return group
 
@@ -308,9 +308,9 @@ class SGLangBackend(Backend):
     async def _tell(self, server: str, path: str, body: dict[str, Any]) -> None:
         """One server's part in a change of weights."""
         try:
-            reply = checked(await self._client.post(server + path, json=body))
+            reply = json_object(await self._client.post(server + path, json=body))
         except (httpx.HTTPError, ValueError) as error:
-            raise plain_error(server, error) from None
+            raise backend_error(server, error) from None
         if not reply.get("success"):
             line = " ".join(str(reply.get("message")).split())[:200]
             where = f" in {body['model_path']}" if "model_path" in body else ""

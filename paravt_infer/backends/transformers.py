@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from paravt_infer.backends.base import Backend, Generation, Request, SamplingParams, processor_sizing
-from paravt_infer.backends.gate import Gate
+from paravt_infer.backends.rwlock import ReadWriteLock
 from paravt_infer.errors import BackendError, ModelError
-from paravt_infer.model import ModelFiles, load_model_files, load_part
+from paravt_infer.model import ModelFiles, load_model_files, load_pretrained
 from paravt_infer.video.sampling import FrameSizing
 
 MODEL = "AutoModelForImageTextToText"
@@ -41,13 +41,13 @@ class TransformersBackend(Backend):
 
     name = "transformers"
     exact_tokens = True
-    batches = True
-    takes_tensors = True
+    batches_requests = True
+    accepts_tensors = True
 
     def __init__(self, model: str, *, device: str | None = None, max_batch: int = MAX_BATCH):
         self.model = model
         self.weight_version: str | None = None
-        self._gate = Gate()
+        self._weights_lock = ReadWriteLock()
         self.device = device
         self.max_batch = max_batch
         self.batch_sizes: list[int] = []
@@ -66,7 +66,7 @@ class TransformersBackend(Backend):
         import torch
 
         device = self.device or ("cuda" if torch.cuda.is_available() else "cpu")
-        network = load_part(self.model, MODEL, dtype="auto")
+        network = load_pretrained(self.model, MODEL, dtype="auto")
         try:
             return network.to(device).eval()
         except (RuntimeError, AssertionError) as error:
@@ -89,7 +89,7 @@ class TransformersBackend(Backend):
         return {"torch": torch.__version__, "transformers": transformers.__version__}
 
     async def generate(self, request: Request) -> Generation:
-        async with self._gate.passing():
+        async with self._weights_lock.reading():
             return await self._generate(request)
 
     async def _generate(self, request: Request) -> Generation:
@@ -97,7 +97,7 @@ class TransformersBackend(Backend):
         multiple = self._files.multiple
         visual = sum((frame.width // multiple) * (frame.height // multiple) for frame in request.frames)
         prompt_tokens = len(request.ids) + visual - len(request.frames)
-        sampling = self.fitted(request.sampling, prompt_tokens)
+        sampling = self.fit_to_context(request.sampling, prompt_tokens)
         loop = asyncio.get_running_loop()
         job = _Job(
             request=request,
@@ -221,8 +221,8 @@ class TransformersBackend(Backend):
         if tensors is None:
             if folder is None:
                 raise BackendError("new weights need a folder or tensors")
-            tensors = await asyncio.to_thread(lambda: load_part(str(folder), MODEL, dtype="auto").state_dict())
-        async with self._gate.closed():
+            tensors = await asyncio.to_thread(lambda: load_pretrained(str(folder), MODEL, dtype="auto").state_dict())
+        async with self._weights_lock.writing():
             try:
                 await asyncio.to_thread(self._network.load_state_dict, tensors)
             except RuntimeError as error:

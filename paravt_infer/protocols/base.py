@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from paravt_infer.answers import Reading, read_answer
+from paravt_infer.answers import ExtractedAnswer, extract_answer
 from paravt_infer.chat import Message
 from paravt_infer.questions import Question, Subtitle
 from paravt_infer.times import format_time
@@ -30,7 +30,7 @@ class ToolResult:
     ok: bool = True
 
 
-class Protocol(ABC):
+class ChatProtocol(ABC):
     """The default words and readings; a family overrides what it does otherwise."""
 
     name: ClassVar[str]
@@ -49,19 +49,19 @@ class Protocol(ABC):
         """Tool schemas for the model's chat template to render; None where the prompt tells of them itself."""
         return None
 
-    def opening(
+    def opening_messages(
         self, question: Question, frames: Sequence[Frame], duration: float, subtitles: Sequence[Subtitle] = ()
     ) -> list[Message]:
         """The conversation's start: system prompt, overview, question."""
         system = [Message(role="system", parts=[self.system_prompt])] if self.system_prompt else []
         parts: list[str | Frame] = [
-            *self.timed(frames),
+            *self.frame_parts(frames),
             self.subtitle_text(subtitles),
             self.question_text(question),
         ]
         return [*system, Message(role="user", parts=[part for part in parts if part])]
 
-    def timed(self, frames: Sequence[Frame]) -> list[str | Frame]:
+    def frame_parts(self, frames: Sequence[Frame]) -> list[str | Frame]:
         """Frames, each after its time."""
         return [part for frame in frames for part in (f"<{frame.time:.1f} seconds>", frame)]
 
@@ -77,17 +77,17 @@ class Protocol(ABC):
         lines = (f"[{format_time(line.start)} - {format_time(line.end)}] {line.text}" for line in subtitles)
         return "\nSubtitles:\n" + "\n".join(lines) + "\n"
 
-    def feed_back(self, told: Sequence[ToolResult]) -> list[Message]:
+    def tool_messages(self, told: Sequence[ToolResult]) -> list[Message]:
         """One tool turn with what all calls of a turn returned, in their order."""
-        return [Message(role="tool", parts=self.told_parts(one)) for one in told]
+        return [Message(role="tool", parts=self.result_parts(one)) for one in told]
 
-    def told_parts(self, told: ToolResult) -> list[str | Frame]:
+    def result_parts(self, told: ToolResult) -> list[str | Frame]:
         """One call's evidence. A sub-agent's words can close no tag of the turn they stand in."""
         span = f"[{told.window[0]:.1f} s - {told.window[1]:.1f} s] " if told.window else ""
         kind = "" if told.ok else "Error: "
-        return [span + kind + _TAG.sub(r"(\1\2)", told.text), *self.timed(told.frames)]
+        return [span + kind + _TAG.sub(r"(\1\2)", told.text), *self.frame_parts(told.frames)]
 
-    def ask_answer(self, question: Question) -> list[Message]:
+    def ask_for_answer(self, question: Question) -> list[Message]:
         """The turn that asks for the answer when no more calls may be made."""
         return [
             Message(
@@ -96,7 +96,7 @@ class Protocol(ABC):
             )
         ]
 
-    def look(
+    def sub_agent_prompt(
         self,
         window: tuple[float, float],
         frames: Sequence[Frame],
@@ -112,17 +112,17 @@ class Protocol(ABC):
         )
         if question is not None:
             task += f"\nIt should help to answer this question:\n{self.question_text(question)}"
-        return [Message(role="user", parts=[*self.timed(frames), self.subtitle_text(subtitles), task])]
+        return [Message(role="user", parts=[*self.frame_parts(frames), self.subtitle_text(subtitles), task])]
 
     # What is read.
 
-    def parse(self, response: str) -> list[ParsedCall]:
+    def parse_calls(self, response: str) -> list[ParsedCall]:
         """The calls of a turn's response."""
         return []
 
-    def read(self, response: str, question: Question) -> Reading | None:
+    def extract_answer(self, response: str, question: Question) -> ExtractedAnswer | None:
         """The answer that a response gives; None where it gives none and has to be asked for it."""
-        return read_answer(response)
+        return extract_answer(response)
 
     def summary(self, text: str) -> str:
         """A sub-agent's words without its thoughts."""
@@ -137,12 +137,12 @@ class Protocol(ABC):
         span, frames = (1.0, 5.0), [Frame(1.5, np.zeros((1, 1, 3), np.uint8))]
         told = [ToolResult(window=span, text="t", frames=frames), ToolResult(window=None, text="e", ok=False)]
         said = [
-            *self.opening(question, frames, 60.0, [line]),
-            *self.opening(question.model_copy(update={"kind": "grounding", "options": {}}), [], 60.0),
-            *self.feed_back(told),
-            *self.ask_answer(question),
-            *self.look(span, frames, [line]),
-            *self.look(span, [], question=question),
+            *self.opening_messages(question, frames, 60.0, [line]),
+            *self.opening_messages(question.model_copy(update={"kind": "grounding", "options": {}}), [], 60.0),
+            *self.tool_messages(told),
+            *self.ask_for_answer(question),
+            *self.sub_agent_prompt(span, frames, [line]),
+            *self.sub_agent_prompt(span, [], question=question),
         ]
         content = [(message.role, message.text) for message in said]
         text = json.dumps([self.name, self.tools(), self.call_ends, content], sort_keys=True)

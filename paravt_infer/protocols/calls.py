@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from paravt_infer.tools import Fault, ParsedCall
+from paravt_infer.tools import ParsedCall, ToolCallFault
 
 _OPENING = re.compile(r"<(think|tool_response|tool_call|tool_code)>")
 _OBJECT = re.compile(r"\s*(?=\{)")
@@ -81,13 +81,13 @@ def parse_calls(text: str) -> list[ParsedCall]:
         if block.kind == "tool_response":
             continue
         read = _json_call(block.body, block.raw) if block.kind == "tool_call" else _python_calls(block.body, block.raw)
-        calls += read if block.closed else [_with_repair(call, Fault.UNCLOSED_BLOCK) for call in read]
+        calls += read if block.closed else [_with_repair(call, ToolCallFault.UNCLOSED_BLOCK) for call in read]
     return calls
 
 
-def _with_repair(call: ParsedCall, repair: Fault) -> ParsedCall:
+def _with_repair(call: ParsedCall, repair: ToolCallFault) -> ParsedCall:
     """The call with one more repair; a call that cannot be read because it was left open has that fault instead."""
-    if call.fault in (Fault.BAD_JSON, Fault.BAD_PYTHON):
+    if call.fault in (ToolCallFault.BAD_JSON, ToolCallFault.BAD_PYTHON):
         tag = call.syntax
         return ParsedCall(
             raw=call.raw,
@@ -106,28 +106,30 @@ _FORM = (
 def _json_call(body: str, raw: str) -> list[ParsedCall]:
     """The one call of a `<tool_call>` block."""
 
-    def broken(fault: Fault, message: str) -> list[ParsedCall]:
+    def broken(fault: ToolCallFault, message: str) -> list[ParsedCall]:
         return [ParsedCall(raw=raw, fault=fault, message=f"{message}; {_FORM}")]
 
-    repairs: tuple[Fault, ...] = ()
+    repairs: tuple[ToolCallFault, ...] = ()
     try:
         value = _load(body)
     except ValueError:
         found = _embedded_objects(body)
         if len(found) != 1:
             what = "no JSON object" if not found else f"{len(found)} JSON objects"
-            return broken(Fault.BAD_JSON, f"the block holds {what} that can be read")
-        value, repairs = found[0], (Fault.PROSE_AROUND_JSON,)
+            return broken(ToolCallFault.BAD_JSON, f"the block holds {what} that can be read")
+        value, repairs = found[0], (ToolCallFault.PROSE_AROUND_JSON,)
     if not isinstance(value, dict):
-        return broken(Fault.NOT_A_CALL, f"the block holds a JSON {_kind(value)}, not an object")
+        return broken(ToolCallFault.NOT_A_CALL, f"the block holds a JSON {_kind(value)}, not an object")
     name, arguments = value.get("name"), value.get("arguments", {})
     if isinstance(arguments, str):  # some models write the arguments as JSON in a string
         try:
             arguments = _load(arguments)
         except ValueError:
-            return broken(Fault.BAD_JSON, "the arguments are a string that is not JSON")
+            return broken(ToolCallFault.BAD_JSON, "the arguments are a string that is not JSON")
     if not isinstance(name, str) or not isinstance(arguments, dict):
-        return broken(Fault.NOT_A_CALL, 'the object needs a "name" that is a string and "arguments" that are an object')
+        return broken(
+            ToolCallFault.NOT_A_CALL, 'the object needs a "name" that is a string and "arguments" that are an object'
+        )
     return [ParsedCall(raw=raw, name=name, arguments=arguments, repairs=repairs)]
 
 
@@ -173,10 +175,12 @@ def _python_calls(body: str, raw: str) -> list[ParsedCall]:
         found = [] if tree is None else [call for call in map(_unwrapped, _statements(tree)) if call is not None]
         if not found:
             message = f"the block is not a readable function call; {_FORM}"
-            calls.append(ParsedCall(raw=raw, syntax="tool_code", fault=Fault.BAD_PYTHON, message=message))
+            calls.append(ParsedCall(raw=raw, syntax="tool_code", fault=ToolCallFault.BAD_PYTHON, message=message))
         calls += [_python_call(call, raw) for call in found]
     if not calls:
-        calls.append(ParsedCall(raw=raw, syntax="tool_code", fault=Fault.BAD_PYTHON, message=f"empty block; {_FORM}"))
+        calls.append(
+            ParsedCall(raw=raw, syntax="tool_code", fault=ToolCallFault.BAD_PYTHON, message=f"empty block; {_FORM}")
+        )
     return calls
 
 
@@ -208,7 +212,7 @@ def _python_call(call: ast.Call, raw: str) -> ParsedCall:
         arguments = {keyword.arg: _literal(keyword.value) for keyword in call.keywords if keyword.arg is not None}
     except (ValueError, TypeError, RecursionError):
         message = f"an argument is not a plain value; {_FORM}"
-        return ParsedCall(raw=raw, syntax="tool_code", fault=Fault.BAD_PYTHON, message=message)
+        return ParsedCall(raw=raw, syntax="tool_code", fault=ToolCallFault.BAD_PYTHON, message=message)
     return ParsedCall(raw=raw, name=_name(call), arguments=arguments, positional=positional, syntax="tool_code")
 
 

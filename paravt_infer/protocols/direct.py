@@ -2,16 +2,16 @@
 
 from typing import ClassVar
 
-from paravt_infer.protocols.base import Protocol
+from paravt_infer.protocols.base import ChatProtocol
 
 
-class DirectProtocol(Protocol):
+class DirectProtocol(ChatProtocol):
     """The question as it is: no system prompt, no schema."""
 
     name = "direct"
 
 
-class ReasoningProtocol(Protocol):
+class ReasoningProtocol(ChatProtocol):
     """Think, then answer."""
 
     name = "reasoning"

@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from paravt_infer.answers import Reading, read_answer
-from paravt_infer.protocols.base import Protocol
+from paravt_infer.answers import ExtractedAnswer, extract_answer
+from paravt_infer.protocols.base import ChatProtocol
 from paravt_infer.protocols.calls import parse_calls
 from paravt_infer.questions import Question
 from paravt_infer.tools import TOOLS, ParsedCall
 
 
-class NativeToolsProtocol(Protocol):
+class NativeToolsProtocol(ChatProtocol):
     """No words of ours but the question; each call's evidence is a tool message of its own."""
 
     name = "tools"
@@ -19,11 +19,11 @@ class NativeToolsProtocol(Protocol):
     def tools(self) -> list[dict[str, Any]] | None:
         return [tool.schema() for tool in TOOLS.values()]
 
-    def parse(self, response: str) -> list[ParsedCall]:
+    def parse_calls(self, response: str) -> list[ParsedCall]:
         return parse_calls(response)
 
-    def read(self, response: str, question: Question) -> Reading | None:
+    def extract_answer(self, response: str, question: Question) -> ExtractedAnswer | None:
         """A turn without calls is the answer, in a block or in plain words; one cut inside its thoughts is none."""
         if "<think>" in response and "</think>" not in response and "<answer>" not in response:
             return None
-        return read_answer(response)
+        return extract_answer(response)

@@ -7,16 +7,16 @@ words of its own. To use a checkpoint with the very text it was trained on, give
 from collections.abc import Sequence
 from typing import ClassVar
 
-from paravt_infer.answers import Reading, read_answer
+from paravt_infer.answers import ExtractedAnswer, extract_answer
 from paravt_infer.chat import Message
-from paravt_infer.protocols.base import Protocol, ToolResult
+from paravt_infer.protocols.base import ChatProtocol, ToolResult
 from paravt_infer.protocols.calls import parse_calls
 from paravt_infer.questions import Question
 from paravt_infer.tools import ParsedCall
 from paravt_infer.video.types import Frame
 
 
-class ParavtProtocol(Protocol):
+class ParavtProtocol(ChatProtocol):
     """Think, call for windows in parallel, answer from the evidence."""
 
     name = "paravt"
@@ -44,18 +44,18 @@ and, once the tool responses are there:
 - Times are seconds from the start of the video.
 - Never ask for the same window twice."""
 
-    def feed_back(self, told: Sequence[ToolResult]) -> list[Message]:
+    def tool_messages(self, told: Sequence[ToolResult]) -> list[Message]:
         """All evidence of a turn in one tool response."""
         parts: list[str | Frame] = []
         for number, one in enumerate(told):
-            text, *rest = self.told_parts(one)
+            text, *rest = self.result_parts(one)
             parts += ["\n" * bool(number) + f"{number + 1}. {text}", *rest]
         return [Message(role="tool", parts=parts)]
 
-    def parse(self, response: str) -> list[ParsedCall]:
+    def parse_calls(self, response: str) -> list[ParsedCall]:
         return parse_calls(response)
 
-    def read(self, response: str, question: Question) -> Reading | None:
+    def extract_answer(self, response: str, question: Question) -> ExtractedAnswer | None:
         """Only an answer block ends the episode; without one the answer is asked for."""
-        reading = read_answer(response)
+        reading = extract_answer(response)
         return reading if reading is not None and reading.source == "answer_block" else None

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any, Literal
 
 
-class Fault(StrEnum):
+class ToolCallFault(StrEnum):
     """What can be wrong with a call, by name. The name stands in the record and in the error response."""
 
     UNCLOSED_BLOCK = "unclosed_block"
@@ -30,10 +30,10 @@ class Fault(StrEnum):
     EMPTY_SUMMARY = "empty_summary"
 
 
-class CallFault(Exception):
+class ToolCallError(Exception):
     """A call that cannot run: the fault's name and a line for the model that says what and how to mend it."""
 
-    def __init__(self, fault: Fault, message: str):
+    def __init__(self, fault: ToolCallFault, message: str):
         super().__init__(message)
         self.fault = fault
 
@@ -48,9 +48,9 @@ class ParsedCall:
     arguments: dict[str, Any] = field(default_factory=dict)
     positional: tuple[Any, ...] = ()
     syntax: Literal["tool_call", "tool_code"] = "tool_call"
-    repairs: tuple[Fault, ...] = ()
+    repairs: tuple[ToolCallFault, ...] = ()
     """Faults of form that were got over."""
-    fault: Fault | None = None
+    fault: ToolCallFault | None = None
     message: str = ""
     """What is wrong, where there is a fault."""
 

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from paravt_infer.times import format_time, parse_time
-from paravt_infer.tools.base import CallFault, Fault, ParsedCall, Tool, Window
+from paravt_infer.tools.base import ParsedCall, Tool, ToolCallError, ToolCallFault, Window
 
 _START = ("start_time", "start")
 _END = ("end_time", "end")
@@ -41,26 +41,34 @@ class CropVideo(Tool):
         values = self._values(call)
         for name, value in values.items():
             if value is None:
-                raise CallFault(Fault.MISSING_TIME, f"{name} is missing; give start_time and end_time in seconds")
+                raise ToolCallError(
+                    ToolCallFault.MISSING_TIME, f"{name} is missing; give start_time and end_time in seconds"
+                )
         try:
             start, end = (parse_time(value) for value in values.values())
         except ValueError:
             name, value = next(pair for pair in values.items() if not _readable(pair[1]))
             wrong = f"{name}={value!r}"[:80] if isinstance(value, str) else f"{name}, a {type(value).__name__},"
-            raise CallFault(Fault.BAD_TIME, f"{wrong} is not a time; write seconds, MM:SS or HH:MM:SS") from None
+            raise ToolCallError(
+                ToolCallFault.BAD_TIME, f"{wrong} is not a time; write seconds, MM:SS or HH:MM:SS"
+            ) from None
         asked = f"{_shown(start)} to {_shown(end)}"
         if not (math.isfinite(start) and math.isfinite(end)):
-            raise CallFault(Fault.NOT_FINITE, f"the window {asked} is not finite; give times inside the video")
+            raise ToolCallError(
+                ToolCallFault.NOT_FINITE, f"the window {asked} is not finite; give times inside the video"
+            )
         if start < 0 or end < 0:
-            raise CallFault(Fault.NEGATIVE_TIME, f"the window {asked} has a time below 0; the video starts at 0")
+            raise ToolCallError(
+                ToolCallFault.NEGATIVE_TIME, f"the window {asked} has a time below 0; the video starts at 0"
+            )
         if start >= end:
-            raise CallFault(
-                Fault.START_NOT_BEFORE_END,
+            raise ToolCallError(
+                ToolCallFault.START_NOT_BEFORE_END,
                 f"the window {asked} does not start before it ends; swap or widen it",
             )
         if start >= duration:
-            raise CallFault(
-                Fault.BEYOND_VIDEO,
+            raise ToolCallError(
+                ToolCallFault.BEYOND_VIDEO,
                 f"the window {asked} lies beyond the video, which ends at {duration:.1f} s ({format_time(duration)})",
             )
         return Window(start=start, end=min(end, duration), asked=(start, end), clamped=end > duration)

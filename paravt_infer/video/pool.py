@@ -14,7 +14,7 @@ from queue import LifoQueue
 from typing import Any
 
 from paravt_infer.errors import VideoError
-from paravt_infer.video.readers import DEFAULT_READER, Picture
+from paravt_infer.video.readers import DEFAULT_READER, RGBArray
 from paravt_infer.video.types import VideoIndex
 
 
@@ -87,11 +87,11 @@ class DecodePool:
         result: VideoIndex = await self._run("index", (path,), path)
         return result
 
-    async def read(self, index: VideoIndex, numbers: Sequence[int], size: tuple[int, int]) -> list[Picture]:
+    async def read(self, index: VideoIndex, numbers: Sequence[int], size: tuple[int, int]) -> list[RGBArray]:
         """The frames `numbers` at `size` (width, height). Raises VideoError, also past the deadline."""
         self.decodes += 1
         arguments = (self.reader, index, list(numbers), size)
-        result: list[Picture] = await self._run("read", arguments, index.info.path)
+        result: list[RGBArray] = await self._run("read", arguments, index.info.path)
         return result
 
     async def _run(self, function: str, arguments: tuple[Any, ...], path: str) -> Any:

@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from paravt_infer.errors import VideoError
 from paravt_infer.video.types import VideoIndex, VideoInfo
 
-Picture = NDArray[np.uint8]
+RGBArray = NDArray[np.uint8]
 """RGB.  # [height, width, 3]"""
 
 
 class Reader(Protocol):
     """Decodes frames of a file by their number in display order."""
 
-    def read(self, index: VideoIndex, numbers: Sequence[int], size: tuple[int, int]) -> list[Picture]:
+    def read(self, index: VideoIndex, numbers: Sequence[int], size: tuple[int, int]) -> list[RGBArray]:
         """The frames `numbers` (ascending), rotated for display and resized to `size` (width, height).
 
         Raises:
@@ -153,7 +153,7 @@ class PyAVReader:
     What follows damage in a group builds on a broken picture and is never handed out.
     """
 
-    def read(self, index: VideoIndex, numbers: Sequence[int], size: tuple[int, int]) -> list[Picture]:
+    def read(self, index: VideoIndex, numbers: Sequence[int], size: tuple[int, int]) -> list[RGBArray]:
         wanted = {int(index.pts[n]) for n in numbers}
         with _open(index.info.path) as container:
             stream = _pictures(container)
@@ -175,9 +175,9 @@ class PyAVReader:
 
 def _jump(
     container: Any, stream: Any, index: VideoIndex, wanted: set[int], size: tuple[int, int]
-) -> dict[int, Picture]:
+) -> dict[int, RGBArray]:
     """The wanted frames, by timestamp, from the groups of pictures that hold them."""
-    found: dict[int, Picture] = {}
+    found: dict[int, RGBArray] = {}
     # A key frame with intra refresh is whole only some frames later; the group before it has what is missing.
     for back in (0, 1):
         groups: dict[int, set[int]] = {}
@@ -191,9 +191,9 @@ def _jump(
 
 def _group(
     container: Any, stream: Any, index: VideoIndex, key: int, wanted: set[int], size: tuple[int, int]
-) -> dict[int, Picture]:
+) -> dict[int, RGBArray]:
     """The wanted frames that follow key frame number `key`, up to the last one or to where the file is damaged."""
-    found: dict[int, Picture] = {}
+    found: dict[int, RGBArray] = {}
     context = stream.codec_context
     context.flush_buffers()
     skip = "DEFAULT" if context.name == "libdav1d" else "NONREF"  # dav1d cannot change it from frame to frame
@@ -233,9 +233,9 @@ def _packets_from(container: Any, stream: Any, index: VideoIndex, key: int) -> I
 
 def _count(
     container: Any, stream: Any, index: VideoIndex, wanted: set[int], size: tuple[int, int]
-) -> dict[int, Picture]:
+) -> dict[int, RGBArray]:
     """The wanted frames, known by how many came before them: all of the file is decoded up to the last one."""
-    found: dict[int, Picture] = {}
+    found: dict[int, RGBArray] = {}
     with suppress(av.error.FFmpegError, ValueError):
         for stamp, frame in zip(index.pts, container.decode(stream), strict=False):
             if stamp in wanted:
@@ -245,7 +245,7 @@ def _count(
     return found
 
 
-def _picture(frame: Any, rotation: int, size: tuple[int, int]) -> Picture:
+def _picture(frame: Any, rotation: int, size: tuple[int, int]) -> RGBArray:
     """A decoded frame as RGB at its final size; resized before it is turned, which is cheaper."""
     width, height = size if rotation in (0, 180) else size[::-1]
     # Naming the target's colours makes PyAV 15 heed the source's own (BT.709 in most HD files).
@@ -258,26 +258,26 @@ def _picture(frame: Any, rotation: int, size: tuple[int, int]) -> Picture:
         src_color_range=frame.color_range,
         dst_color_range="JPEG",
     )
-    return turn(rgb.to_ndarray(), rotation)
+    return rotate(rgb.to_ndarray(), rotation)
 
 
-def turn(picture: Picture, rotation: int) -> Picture:
+def rotate(picture: RGBArray, rotation: int) -> RGBArray:
     """`picture` turned clockwise by `rotation` degrees."""
-    turned: Picture = np.ascontiguousarray(np.rot90(picture, k=-(rotation // 90))) if rotation else picture
+    turned: RGBArray = np.ascontiguousarray(np.rot90(picture, k=-(rotation // 90))) if rotation else picture
     return turned
 
 
-def _resized(pictures: Sequence[Picture], rotation: int, size: tuple[int, int]) -> list[Picture]:
+def _resized(pictures: Sequence[RGBArray], rotation: int, size: tuple[int, int]) -> list[RGBArray]:
     from PIL import Image
 
-    images = (Image.fromarray(turn(picture, rotation)) for picture in pictures)
+    images = (Image.fromarray(rotate(picture, rotation)) for picture in pictures)
     return [np.asarray(image.resize(size, Image.Resampling.BICUBIC)) for image in images]
 
 
 class DecordReader:
     """decord 0.6.0. It can hang for ever on some files (only the worker's deadline ends it) and reads no AV1."""
 
-    def read(self, index: VideoIndex, numbers: Sequence[int], size: tuple[int, int]) -> list[Picture]:
+    def read(self, index: VideoIndex, numbers: Sequence[int], size: tuple[int, int]) -> list[RGBArray]:
         try:
             import decord
         except ImportError:
@@ -294,7 +294,7 @@ class DecordReader:
 class TorchcodecReader:
     """torchcodec. It needs FFmpeg's shared libraries on the machine."""
 
-    def read(self, index: VideoIndex, numbers: Sequence[int], size: tuple[int, int]) -> list[Picture]:
+    def read(self, index: VideoIndex, numbers: Sequence[int], size: tuple[int, int]) -> list[RGBArray]:
         try:
             from torchcodec.decoders import VideoDecoder
         except (ImportError, RuntimeError, OSError):

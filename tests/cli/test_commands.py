@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from paravt_infer.bundled import SampleVideo, samples
-from paravt_infer.rollout import from_json, load
+from paravt_infer.bundled import SampleVideo, sample_videos
+from paravt_infer.rollout import load_rollouts, rollout_from_json
 from paravt_training.world.numbered import write_numbered
 
 
@@ -47,18 +47,18 @@ def asked(sample: SampleVideo) -> list[str]:
     return ["ask", sample.path, sample.question, *options]
 
 
-@pytest.mark.parametrize("sample", samples(), ids=lambda sample: Path(sample.path).stem)
+@pytest.mark.parametrize("sample", sample_videos(), ids=lambda sample: Path(sample.path).stem)
 def test_each_sample_is_answered_rightly_by_the_bundled_checkpoint(paravt, sample: SampleVideo) -> None:
     """Looked up, not guessed: the answer rests on windows that parallel sub-agents looked at."""
     done = paravt(*asked(sample), "--json")
     assert done.returncode == 0, done.stderr
-    rollout = from_json(done.stdout)
+    rollout = rollout_from_json(done.stdout)
     assert rollout.answer == sample.answer
     assert len(rollout.supporting) >= 2 and {call.turn for call in rollout.supporting} == {0}
 
 
 def test_in_a_pipe_the_answer_alone_is_on_stdout(paravt, tmp_path: Path) -> None:
-    sample, saved = samples()[0], tmp_path / "rollout.json"
+    sample, saved = sample_videos()[0], tmp_path / "rollout.json"
     done = paravt(*asked(sample), "--save", str(saved))
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"{sample.answer}\n"
@@ -73,7 +73,7 @@ def test_in_a_pipe_the_answer_alone_is_on_stdout(paravt, tmp_path: Path) -> None
 
 
 def test_json_is_the_rollout_with_the_answer_and_the_evidence_at_its_top(paravt) -> None:
-    done = paravt(*asked(samples()[0]), "--json", "--frames", "4")
+    done = paravt(*asked(sample_videos()[0]), "--json", "--frames", "4")
     rollout = json.loads(done.stdout)
     assert list(rollout)[:5] == ["answer", "evidence", "turns", "usage", "settings"]
     first = rollout["evidence"][0]
@@ -86,7 +86,7 @@ def test_the_core_needs_neither_torchvision_nor_sglang_nor_lmms_eval(paravt, tmp
     """The whole loop with their import forbidden."""
     barrier = "import sys\nfor name in ('torchvision', 'sglang', 'lmms_eval', 'decord'): sys.modules[name] = None\n"
     (tmp_path / "sitecustomize.py").write_text(barrier)
-    done = paravt(*asked(samples()[0]), PYTHONPATH=str(tmp_path))
+    done = paravt(*asked(sample_videos()[0]), PYTHONPATH=str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
 
@@ -99,10 +99,10 @@ def test_a_batch_runs_against_a_real_server_and_resumes(paravt, server, video: s
     options = ("--server", server.url, "--protocol", "direct", "--frames", "4", "--set", "max_new_tokens=8")
     done = paravt("ask", "--batch", str(source), "--out", str(out), *options, "--set", "temperature=1.5")
     assert done.returncode == 0, done.stderr
-    first = list(load(out))
+    first = list(load_rollouts(out))
     assert [r.question.id for r in first] == ["0", "1", "2"]
     again = paravt("ask", "--batch", str(source), "--out", str(out), *options, "--set", "temperature=1.5")
-    assert again.returncode == 0 and list(load(out)) == first
+    assert again.returncode == 0 and list(load_rollouts(out)) == first
     listed = paravt("show", str(out))
     assert "3 rollouts" in listed.stdout and "[/1]?" in listed.stdout  # as it is: no markup
     assert paravt("show", str(out), "--id", "2").stdout.startswith("[/2]?")

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from paravt_cli.data import app
 from paravt_infer.errors import SettingsError
 from paravt_infer.questions import Question
-from paravt_infer.rollout import Rollout, save
+from paravt_infer.rollout import Rollout, save_rollouts
 from paravt_training.world.build import build
 
 
@@ -94,7 +94,7 @@ def test_filter_reports_by_reason(tmp_path: Path) -> None:
         Rollout(question=Question(video="v", text="?", id=name), status="answered", answer=said)
         for name, said in ((first, answers[first]), (first, "zebra"), (second, "zebra"), (second, "zebra"))
     ]
-    save(made, tmp_path / "r.parquet")
+    save_rollouts(made, tmp_path / "r.parquet")
     done = run("filter", path, tmp_path / "out.parquet", "--rollouts", tmp_path / "r.parquet")
     assert done.exit_code == 0
     assert done.stderr.splitlines() == [

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from lmms_tasks.sweep import JOURNAL, Arm, EngineSpec, sweep
 from paravt_infer.backends.launch import Server
-from paravt_infer.journal import key_of
+from paravt_infer.journal import rollout_key
 from paravt_infer.questions import Question
-from paravt_infer.rollout import load
+from paravt_infer.rollout import load_rollouts
 from tests.fixtures.benchmark_questions import SHORT, items, said
 from tests.fixtures.proxy import Proxy
 
@@ -53,7 +53,7 @@ async def test_a_sweep_killed_twenty_times_ends_as_an_undisturbed_one(
             assert process.exitcode == 0
 
         await end(start(tmp_path / "undisturbed"))
-        undisturbed = list(load(tmp_path / "undisturbed" / JOURNAL))
+        undisturbed = list(load_rollouts(tmp_path / "undisturbed" / JOURNAL))
         assert len(undisturbed) == len(questions) == len(proxy.episodes) == 45
 
         out, journal = tmp_path / "killed", tmp_path / "killed" / JOURNAL
@@ -76,8 +76,8 @@ async def test_a_sweep_killed_twenty_times_ends_as_an_undisturbed_one(
                 journal.write_bytes(text[: -len(text.splitlines()[-1]) // 2])
                 repeated += 1
         await end(start(out))
-        resumed = list(load(journal))
+        resumed = list(load_rollouts(journal))
 
-        assert set(Counter(map(key_of, resumed)).values()) == {1}
+        assert set(Counter(map(rollout_key, resumed)).values()) == {1}
         assert sorted(map(said, resumed)) == sorted(map(said, undisturbed))
         assert len(proxy.episodes) == 2 * len(questions) + repeated

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from lmms_tasks import sweep as module
-from lmms_tasks.sweep import JOURNAL, Arm, EngineSpec, note_run, sweep
+from lmms_tasks.sweep import JOURNAL, Arm, EngineSpec, sweep, write_run_info
 from paravt_infer import Settings, bundled
 from paravt_infer.backends.base import Generation, Request
 from paravt_infer.errors import BackendError, SettingsError, VideoError
 from paravt_infer.questions import Question
-from paravt_infer.rollout import load
+from paravt_infer.rollout import load_rollouts
 from tests.fixtures.benchmark_questions import SHORT, items
 from tests.fixtures.scripted import ScriptedBackend
 
@@ -86,7 +86,7 @@ def test_arms_take_turns_in_blocks_and_keep_their_own_journals(
     turns = [(0, 2), (1, 2), (0, 8), (1, 8), (2, 2), (3, 2), (2, 8), (3, 8), (4, 2), (4, 8)]
     assert backend.heard == [(f"word-{n}", frames) for n, frames in turns]
     assert [len(one.overview) for one in (*a, *b)] == [2] * 5 + [8] * 5
-    assert [one.settings.frames for one in load(tmp_path / "b" / JOURNAL)] == [8] * 5
+    assert [one.settings.frames for one in load_rollouts(tmp_path / "b" / JOURNAL)] == [8] * 5
 
 
 def test_a_failed_episode_is_in_its_place_and_the_others_are_answered(
@@ -141,7 +141,7 @@ def test_in_process_a_real_model_calls_and_answers(tiny: Path, seven: Path, tmp_
 def test_where_nothing_is_named_the_bundled_checkpoint_answers(
     tiny: Path, video: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bundled, "checkpoint", lambda: tiny)
+    monkeypatch.setattr(bundled, "checkpoint_path", lambda: tiny)
     short = DIRECT.model_copy(update={"max_new_tokens": 4})
     [[rollout]] = sweep(EngineSpec(), [Arm(questions=questions(video, 1), settings=short, out=tmp_path)])
     assert (rollout.backend.name, rollout.backend.model) == ("transformers", str(tiny))
@@ -165,6 +165,6 @@ def test_a_model_that_cannot_be_had_is_one_line(
 
 
 def test_how_a_run_was_made_is_noted_with_its_time(tmp_path: Path) -> None:
-    note_run(tmp_path, {"model": "m"})
+    write_run_info(tmp_path, {"model": "m"})
     noted = json.loads((tmp_path / "run.json").read_text())
     assert noted["model"] == "m" and re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", noted["written_at"])

@@ -8,7 +8,7 @@ import pytest
 
 from paravt_infer import Engine, Question, Rollout, Settings
 from paravt_infer.errors import BackendError, SettingsError
-from paravt_infer.rollout import from_json, to_json
+from paravt_infer.rollout import rollout_from_json, rollout_to_json
 from tests.fixtures.responses import call_text
 from tests.fixtures.scripted import ScriptedBackend
 
@@ -32,7 +32,7 @@ async def test_a_question_goes_in_and_an_answer_comes_out(tiny: Path, video: str
     assert len(rollout.overview) == 40
     assert rollout.turns[0].calls == [0, 1]
     assert rollout.usage.calls_ok == 2
-    assert from_json(to_json(rollout)) == rollout
+    assert rollout_from_json(rollout_to_json(rollout)) == rollout
 
 
 async def test_what_is_fed_is_the_chat_template_of_the_whole_conversation(tiny: Path, video: str) -> None:
@@ -41,7 +41,7 @@ async def test_what_is_fed_is_the_chat_template_of_the_whole_conversation(tiny: 
     rollout = await ask(backend, video)
     assert backend.chat is not None
     conversation = backend.main[-1].messages
-    whole = backend.chat.first(conversation)
+    whole = backend.chat.encode_start(conversation)
     assert rollout.input_ids(2) == whole == backend.main[-1].ids
 
 
@@ -101,7 +101,7 @@ async def test_the_think_prefix_is_fed_and_counts_as_response(tiny: Path, video:
     rollout = await ask(backend, video, think_prefix="every")
     assert backend.chat is not None
     assert [turn.response[:8] for turn in rollout.turns] == ["<think>\n"] * 2
-    prefix = backend.chat.text_ids("<think>\n")
+    prefix = backend.chat.encode_text("<think>\n")
     assert all(turn.fed_ids[-len(prefix) :] == prefix for turn in rollout.turns)
     assert rollout.answer == "A"
     first_only = await ask(ScriptedBackend(tiny, [ANSWER]), video, think_prefix="first")

@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paravt_infer.answers import Reading, normalise, read_answer, read_choice, undenied, words_of
+from paravt_infer.answers import (
+    ExtractedAnswer,
+    affirmed_matches,
+    extract_answer,
+    extract_choice,
+    normalise_text,
+    normalised_words,
+)
 
 CALL = '<tool_call>{"name": "crop_video", "arguments": {}}</tool_call>'
 
@@ -31,7 +38,7 @@ CALL = '<tool_call>{"name": "crop_video", "arguments": {}}</tool_call>'
     ],
 )
 def test_the_last_answer_block_is_the_answer_even_left_open(response: str, text: str) -> None:
-    assert read_answer(response) == Reading(text, "answer_block")
+    assert extract_answer(response) == ExtractedAnswer(text, "answer_block")
 
 
 @pytest.mark.parametrize(
@@ -45,7 +52,7 @@ def test_the_last_answer_block_is_the_answer_even_left_open(response: str, text:
     ],
 )
 def test_without_a_block_what_follows_the_thought_is_the_answer(response: str, text: str) -> None:
-    assert read_answer(response) == Reading(text, "after_think")
+    assert extract_answer(response) == ExtractedAnswer(text, "after_think")
 
 
 @pytest.mark.parametrize(
@@ -58,7 +65,7 @@ def test_without_a_block_what_follows_the_thought_is_the_answer(response: str, t
     ],
 )
 def test_else_the_last_line_that_says_something_is(response: str, text: str) -> None:
-    assert read_answer(response) == Reading(text, "last_line")
+    assert extract_answer(response) == ExtractedAnswer(text, "last_line")
 
 
 @pytest.mark.parametrize(
@@ -79,7 +86,7 @@ def test_else_the_last_line_that_says_something_is(response: str, text: str) -> 
     ],
 )
 def test_where_nothing_was_answered_there_is_no_answer(response: str) -> None:
-    assert read_answer(response) is None
+    assert extract_answer(response) is None
 
 
 CARS = {"A": "a red car", "B": "a blue car", "C": "a man", "D": "dark red"}
@@ -95,7 +102,7 @@ NUMBERS = {"A": "3", "B": "3.5", "C": "30", "D": "13"}
     ],
 )  # fmt: skip
 def test_a_letter_alone_is_the_option_however_it_is_dressed(text: str, letter: str) -> None:
-    assert read_choice(text, CARS) == letter
+    assert extract_choice(text, CARS) == letter
 
 
 @pytest.mark.parametrize(
@@ -114,23 +121,23 @@ def test_a_letter_alone_is_the_option_however_it_is_dressed(text: str, letter: s
     ],
 )
 def test_the_text_of_just_one_option_names_it(text: str, letter: str | None) -> None:
-    assert read_choice(text, CARS) == letter
+    assert extract_choice(text, CARS) == letter
 
 
 @pytest.mark.parametrize(
     ("text", "letter"), [("3.5", "B"), ("About 3.5.", "B"), ("There are 3 dogs", "A"), ("13", "D")]
 )
 def test_a_number_is_not_found_inside_another(text: str, letter: str) -> None:
-    assert read_choice(text, NUMBERS) == letter
-    assert read_choice("At 30.5 or 133 or 0.3", NUMBERS) is None
+    assert extract_choice(text, NUMBERS) == letter
+    assert extract_choice("At 30.5 or 133 or 0.3", NUMBERS) is None
 
 
 def test_a_longer_option_hides_those_inside_it() -> None:
     options = {"A": "red", "B": "dark red", "C": "a dark red car"}
-    assert read_choice("I see dark red.", options) == "B"
-    assert read_choice("I see a dark red car.", options) == "C"
-    assert read_choice("I see red.", options) == "A"
-    assert read_choice("I see dark red and red.", options) is None
+    assert extract_choice("I see dark red.", options) == "B"
+    assert extract_choice("I see a dark red car.", options) == "C"
+    assert extract_choice("I see red.", options) == "A"
+    assert extract_choice("I see dark red and red.", options) is None
 
 
 @pytest.mark.parametrize(
@@ -158,7 +165,7 @@ def test_a_longer_option_hides_those_inside_it() -> None:
     ],
 )
 def test_a_stated_answer_counts_before_any_other_letter(text: str, letter: str) -> None:
-    assert read_choice(text, CARS) == letter
+    assert extract_choice(text, CARS) == letter
 
 
 @pytest.mark.parametrize(
@@ -181,7 +188,7 @@ def test_a_stated_answer_counts_before_any_other_letter(text: str, letter: str) 
     ],
 )
 def test_otherwise_a_letter_at_the_start_or_one_that_stands_alone_does(text: str, letter: str) -> None:
-    assert read_choice(text, CARS) == letter
+    assert extract_choice(text, CARS) == letter
 
 
 @pytest.mark.parametrize(
@@ -210,7 +217,7 @@ def test_otherwise_a_letter_at_the_start_or_one_that_stands_alone_does(text: str
     ],
 )
 def test_a_letter_that_is_denied_is_none(text: str, letter: str | None) -> None:
-    assert read_choice(text, CARS) == letter
+    assert extract_choice(text, CARS) == letter
 
 
 @pytest.mark.parametrize(
@@ -226,7 +233,7 @@ def test_a_letter_that_is_denied_is_none(text: str, letter: str | None) -> None:
     ],
 )
 def test_letters_that_are_only_named_side_by_side_commit_to_none(text: str, letter: str | None) -> None:
-    assert read_choice(text, CARS) == letter
+    assert extract_choice(text, CARS) == letter
 
 
 @pytest.mark.parametrize(
@@ -240,7 +247,7 @@ def test_letters_that_are_only_named_side_by_side_commit_to_none(text: str, lett
 )  # fmt: skip
 @pytest.mark.parametrize("options", [CARS, TEN], ids=["four options", "ten options"])
 def test_what_commits_to_no_option_is_none(text: str, options: dict[str, str]) -> None:
-    assert read_choice(text, options) is None
+    assert extract_choice(text, options) is None
 
 
 @pytest.mark.parametrize("letter", list(TEN))
@@ -248,20 +255,20 @@ def test_what_commits_to_no_option_is_none(text: str, options: dict[str, str]) -
     "form", ["{}", "({})", "{}.", "The answer is {}.", "Answer: {}", "I choose option {}", "so it is {}"]
 )
 def test_every_letter_is_read_alike(letter: str, form: str) -> None:
-    assert read_choice(form.format(letter), TEN) == letter
-    assert read_choice(form.format(letter.lower()), TEN) in (letter, None)
+    assert extract_choice(form.format(letter), TEN) == letter
+    assert extract_choice(form.format(letter.lower()), TEN) in (letter, None)
 
 
 def test_a_letter_beyond_the_options_is_none() -> None:
-    assert read_choice("E", CARS) is None
-    assert read_choice("The answer is E", CARS) is None
+    assert extract_choice("E", CARS) is None
+    assert extract_choice("The answer is E", CARS) is None
 
 
 def test_two_options_with_one_text_are_told_apart_by_letter_only() -> None:
     options = {"A": "yes", "B": "yes", "C": "no", "D": "..."}
-    assert read_choice("yes", options) is None
-    assert read_choice("B. yes", options) == "B"
-    assert read_choice("...", options) is None
+    assert extract_choice("yes", options) is None
+    assert extract_choice("B. yes", options) == "B"
+    assert extract_choice("...", options) is None
 
 
 COLOURS = {"A": "Red", "B": "Blue", "C": "No colour"}
@@ -272,12 +279,12 @@ COLOURS = {"A": "Red", "B": "Blue", "C": "No colour"}
     [("It's not red, blue", "B"), ("red, not blue", "A"), ("the red one", "A"), ("no colour at all", "C")],
 )
 def test_a_denial_ends_with_its_phrase(text: str, letter: str) -> None:
-    assert read_choice(text, COLOURS) == letter
+    assert extract_choice(text, COLOURS) == letter
 
 
 def test_an_option_that_is_a_number_is_named_by_its_value() -> None:
-    assert read_choice("There are three dogs", NUMBERS) == read_choice("3.0", NUMBERS) == "A"
-    assert read_choice("-3", NUMBERS) is None
+    assert extract_choice("There are three dogs", NUMBERS) == extract_choice("3.0", NUMBERS) == "A"
+    assert extract_choice("-3", NUMBERS) is None
 
 
 @pytest.mark.parametrize(
@@ -299,7 +306,7 @@ def test_an_option_that_is_a_number_is_named_by_its_value() -> None:
     ],
 )
 def test_normalised_text_is_words_numbers_and_pauses(text: str, plain: str) -> None:
-    assert normalise(text) == plain
+    assert normalise_text(text) == plain
 
 
 @pytest.mark.parametrize(
@@ -316,12 +323,12 @@ def test_normalised_text_is_words_numbers_and_pauses(text: str, plain: str) -> N
     ],
 )
 def test_words_are_said_where_they_stand_whole_and_undenied(text: str, said: bool) -> None:
-    assert any(undenied(normalise(text), ["big", "dog"])) == said
+    assert any(affirmed_matches(normalise_text(text), ["big", "dog"])) == said
 
 
 @given(st.text() | st.lists(st.sampled_from(["1", ",", ".5", "-", "/", "a", " ", "the", "²", "3d", "%"])).map("".join))
 def test_any_text_can_be_normalised(text: str) -> None:
-    assert words_of(text) == [word for word in normalise(text).split(" ") if word not in ("", ",")]
+    assert normalised_words(text) == [word for word in normalise_text(text).split(" ") if word not in ("", ",")]
 
 
 WORDS = st.sampled_from(
@@ -349,13 +356,13 @@ WORDS = st.sampled_from(
 @pytest.mark.parametrize("said", ["\\boxed{", "answer", "answer is", "A", "I can't", "a red car", "not"])
 @pytest.mark.parametrize("filler", [" ", "*", " a blue car ", " A "], ids=["blanks", "stars", "options", "letters"])
 def test_long_texts_are_read_too(said: str, filler: str) -> None:
-    assert read_choice(f"{said}{filler * 3000}?", CARS) in {*CARS, None}
-    assert read_choice(f"{said}{filler * 3000}\nThe answer is D", CARS) == "D"
+    assert extract_choice(f"{said}{filler * 3000}?", CARS) in {*CARS, None}
+    assert extract_choice(f"{said}{filler * 3000}\nThe answer is D", CARS) == "D"
 
 
 @given(st.text() | st.lists(WORDS, max_size=10).map("".join), st.dictionaries(st.sampled_from("ABCDEFGHIJ"), st.text()))
 def test_any_text_reads_as_one_of_the_options_or_as_none(text: str, options: dict[str, str]) -> None:
-    assert read_choice(text, options) in {*options, None}
+    assert extract_choice(text, options) in {*options, None}
 
 
 PIECES = st.sampled_from(
@@ -365,5 +372,5 @@ PIECES = st.sampled_from(
 
 @given(st.lists(PIECES | st.text(), max_size=12).map("".join))
 def test_any_text_reads_as_an_answer_or_as_none(response: str) -> None:
-    reading = read_answer(response)
+    reading = extract_answer(response)
     assert reading is None or reading.text == reading.text.strip() != ""

@@ -11,7 +11,7 @@ import pytest
 from paravt_infer import Engine, Settings
 from paravt_infer.batch import Batch
 from paravt_infer.errors import SettingsError
-from paravt_infer.rollout import load
+from paravt_infer.rollout import load_rollouts
 from tests.fixtures.scripted import ScriptedBackend
 
 DIRECT = Settings(protocol="direct")
@@ -51,7 +51,7 @@ async def test_every_row_once_in_the_sources_order(
 ) -> None:
     batch = Batch(write(tmp_path / source, rows(video)), tmp_path / out, DIRECT)
     await run(batch, ScriptedBackend(tiny, ["A", "B", "x", "y"]))
-    results = list(load(tmp_path / out))
+    results = list(load_rollouts(tmp_path / out))
     assert [(r.question.id, r.answer) for r in results] == [("q0", "A"), ("q1", "B"), ("q2", "A"), ("q3", "B")]
     assert not batch.journal.exists()
 
@@ -67,7 +67,12 @@ async def test_stopped_and_run_again_nothing_is_lost_and_nothing_asked_twice(
         journal.write(b'{"answer": "A", "evid')
     backend = ScriptedBackend(tiny, ["B"] * 2)
     await run(batch, backend)
-    assert [(r.question.id, r.answer) for r in load(out)] == [("q0", "A"), ("q1", "A"), ("q2", "B"), ("q3", "B")]
+    assert [(r.question.id, r.answer) for r in load_rollouts(out)] == [
+        ("q0", "A"),
+        ("q1", "A"),
+        ("q2", "B"),
+        ("q3", "B"),
+    ]
     assert len(backend.requests) == 2
 
 
@@ -81,7 +86,7 @@ async def test_a_finished_batch_asks_nothing_and_a_changed_setting_asks_anew(
     assert not again.requests
     changed = ScriptedBackend(tiny, ["B"] * 2)
     await run(Batch(source, out, DIRECT.model_copy(update={"frames": 8})), changed)
-    assert [r.answer for r in load(out)] == ["B", "B"]
+    assert [r.answer for r in load_rollouts(out)] == ["B", "B"]
 
 
 async def test_a_failed_row_is_in_the_results_and_is_asked_again(tiny: Path, video: str, tmp_path: Path) -> None:
@@ -89,11 +94,11 @@ async def test_a_failed_row_is_in_the_results_and_is_asked_again(tiny: Path, vid
     questions = [*rows(video, 1), {"id": "late", "video": str(late), "question": "?"}]
     source, out = write(tmp_path / "q.jsonl", questions), tmp_path / "r.jsonl"
     await run(Batch(source, out, DIRECT), ScriptedBackend(tiny, ["A"]))
-    assert [(r.question.id, r.status) for r in load(out)] == [("q0", "answered"), ("late", "failed")]
+    assert [(r.question.id, r.status) for r in load_rollouts(out)] == [("q0", "answered"), ("late", "failed")]
     late.write_bytes(Path(video).read_bytes())
     backend = ScriptedBackend(tiny, ["fine"])
     await run(Batch(source, out, DIRECT), backend)
-    assert [r.status for r in load(out)] == ["answered"] * 2
+    assert [r.status for r in load_rollouts(out)] == ["answered"] * 2
     assert len(backend.requests) == 1
 
 
@@ -101,7 +106,7 @@ async def test_paths_may_be_relative_to_the_file(tiny: Path, video: str, tmp_pat
     (tmp_path / "film.mp4").write_bytes(Path(video).read_bytes())
     batch = Batch(write(tmp_path / "q.jsonl", rows("film.mp4", 1)), tmp_path / "r.jsonl", DIRECT)
     await run(batch, ScriptedBackend(tiny, ["A"]))
-    assert next(load(tmp_path / "r.jsonl")).status == "answered"
+    assert next(load_rollouts(tmp_path / "r.jsonl")).status == "answered"
 
 
 @pytest.mark.parametrize(

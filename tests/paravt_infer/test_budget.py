@@ -2,9 +2,9 @@
 
 import pytest
 
-from paravt_infer.budget import account, critical_path, predicted_parallel, predicted_sequential
+from paravt_infer.budget import critical_path, fill_usage, predicted_parallel, predicted_sequential
 from paravt_infer.questions import Question
-from paravt_infer.rollout import Evidence, FrameRef, Generated, Rollout, Turn
+from paravt_infer.rollout import Evidence, FrameRef, GenerationRecord, Rollout, Turn
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_the_formulas_take_the_visual_tokens_there_were() -> None:
 def evidence(turn: int, *, status: str = "ok", decode: float = 0.0, looking: float | None = None) -> Evidence:
     sub_agent = None
     if looking is not None:
-        sub_agent = Generated(
+        sub_agent = GenerationRecord(
             prompt_tokens=100, visual_tokens=80, cached_tokens=20, output_ids=[1, 2, 3], seconds=looking
         )
     call = Evidence(turn=turn, tool="crop_video", raw="", decode_seconds=decode, sub_agent=sub_agent)
@@ -60,7 +60,7 @@ def rollout() -> Rollout:
 
 def test_an_account_is_the_sum_of_the_record() -> None:
     measured = rollout()
-    account(measured, seconds=12.5)
+    fill_usage(measured, seconds=12.5)
     usage = measured.usage
     assert usage.main_prompt_tokens == 1000 + 1100 + 1300
     assert usage.prompt_tokens == usage.main_prompt_tokens + 2 * 100
@@ -76,13 +76,13 @@ def test_an_account_is_the_sum_of_the_record() -> None:
 
 def test_the_critical_path_holds_each_turns_slowest_call() -> None:
     measured = rollout()
-    account(measured, seconds=12.5)
+    fill_usage(measured, seconds=12.5)
     assert critical_path(measured) == 1.0 + (2.0 + 2.25) + (3.0 + 0.75) + 4.0
     assert measured.usage.critical_path_seconds == critical_path(measured)
 
 
 def test_an_episode_that_never_began_has_spent_nothing() -> None:
     empty = Rollout(question=Question(video="v", text="Q?"))
-    account(empty, seconds=0.0)
+    fill_usage(empty, seconds=0.0)
     assert (empty.usage.prompt_tokens, empty.usage.output_tokens, empty.usage.main_visual_tokens) == (0, 0, 0)
     assert empty.usage.critical_path_seconds == 0.0

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from paravt_infer import Engine, Question, Settings
 from paravt_infer.errors import SettingsError
-from paravt_infer.journal import Journal, ResumableRun, key_of
-from paravt_infer.rollout import BackendFacts, Rollout, load, to_json
+from paravt_infer.journal import Journal, ResumableRun, rollout_key
+from paravt_infer.rollout import BackendRecord, Rollout, load_rollouts, rollout_to_json
 from paravt_infer.video.pool import DecodePool
 from paravt_infer.video.store import VideoStore
 from tests.fixtures.scripted import ScriptedBackend
@@ -47,55 +47,55 @@ async def ask(
 def test_each_episode_is_a_line_that_is_there_as_soon_as_it_is_added(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "new" / "journal.jsonl")
     for number in range(3):
-        journal.add(rollout(str(number)))
-        assert [one.id for one in load(journal.path)] == [str(n) for n in range(number + 1)]
+        journal.append(rollout(str(number)))
+        assert [one.id for one in load_rollouts(journal.path)] == [str(n) for n in range(number + 1)]
 
 
 def test_only_what_ended_by_itself_is_finished(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "j.jsonl")
     for status in ("answered", "no_answer", "failed", "cancelled", "running"):
-        journal.add(rollout(status, status))
-    assert sorted(one.status for one in journal.finished().values()) == ["answered", "no_answer"]
+        journal.append(rollout(status, status))
+    assert sorted(one.status for one in journal.load_finished().values()) == ["answered", "no_answer"]
 
 
 def test_a_failure_after_an_answer_takes_nothing_away_and_a_later_answer_is_the_one(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "j.jsonl")
     for status, answer in (("failed", None), ("answered", "A"), ("failed", None), ("answered", "B")):
-        journal.add(rollout(status=status, answer=answer))
-    assert [one.answer for one in journal.finished().values()] == ["B"]
+        journal.append(rollout(status=status, answer=answer))
+    assert [one.answer for one in journal.load_finished().values()] == ["B"]
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_cut_anywhere_it_keeps_every_whole_line_and_goes_on(tmp_path: Path, data: st.DataObject) -> None:
-    lines = [to_json(rollout(str(number))).encode() + b"\n" for number in range(3)]
+    lines = [rollout_to_json(rollout(str(number))).encode() + b"\n" for number in range(3)]
     text = b"".join(lines)
     cut = data.draw(st.integers(0, len(text)))
     path = tmp_path / "j.jsonl"
     path.write_bytes(text[:cut])
     journal = Journal(path)
     whole = text[:cut].count(b"\n")
-    assert [one.id for one in journal.finished().values()] == [str(number) for number in range(whole)]
-    journal.add(rollout("later"))
+    assert [one.id for one in journal.load_finished().values()] == [str(number) for number in range(whole)]
+    journal.append(rollout("later"))
     journal.close()
-    assert [one.id for one in load(path)] == [*(str(number) for number in range(whole)), "later"]
+    assert [one.id for one in load_rollouts(path)] == [*(str(number) for number in range(whole)), "later"]
 
 
 def test_a_line_that_is_no_rollout_is_named(tmp_path: Path) -> None:
     path = tmp_path / "j.jsonl"
-    path.write_text(to_json(rollout()) + '\n{"answer": 3}\n')
+    path.write_text(rollout_to_json(rollout()) + '\n{"answer": 3}\n')
     with pytest.raises(SettingsError, match=r"j\.jsonl, line 2: not a saved rollout"):
-        Journal(path).finished()
+        Journal(path).load_finished()
 
 
 def test_a_second_process_cannot_write_it_meanwhile(tmp_path: Path) -> None:
     code = (
         "import pathlib, sys; from paravt_infer.journal import Journal\n"
-        "try: Journal(pathlib.Path(sys.argv[1])).finished()\n"
+        "try: Journal(pathlib.Path(sys.argv[1])).load_finished()\n"
         "except Exception as error: print(type(error).__name__, error)"
     )
     journal = Journal(tmp_path / "j.jsonl")
-    journal.add(rollout())
+    journal.append(rollout())
 
     def other() -> str:
         return subprocess.check_output([sys.executable, "-c", code, str(journal.path)], text=True)
@@ -110,14 +110,14 @@ def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
     path.symlink_to("/dev/full")
     journal = Journal(path)
     with pytest.raises(SettingsError, match=r"j\.jsonl: cannot be written \(No space left on device\); make room"):
-        journal.add(rollout())
+        journal.append(rollout())
     journal.close()
 
 
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(SettingsError, match=r"j\.jsonl: cannot be written \(.*\); name another place"):
-        Journal(tmp_path / "file" / "j.jsonl").finished()
+        Journal(tmp_path / "file" / "j.jsonl").load_finished()
 
 
 # What an episode is found by.
@@ -136,18 +136,20 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
             {"protocol": "tools"}, {"dispatch": "sequential"}, {"evidence": "frames"}, {"frames": 8},
             {"temperature": 0.7}, {"seed": 1}, {"system_prompt": "Other words."}, {"turn_regex": ["[AB]"]},
         )),
-        *({"backend": BackendFacts(**one)} for one in ({"name": "sglang"}, {"model": "m"}, {"fingerprint": "f"})),
+        *({"backend": BackendRecord(**one)} for one in ({"name": "sglang"}, {"model": "m"}, {"fingerprint": "f"})),
         {"reader": "decord"},
     ],
     ids=str,
 )  # fmt: skip
 def test_whatever_decides_the_answer_tells_episodes_apart(changed: dict[str, Any]) -> None:
-    assert key_of(rollout(**changed) if "question" not in changed else Rollout(**changed)) != key_of(rollout())
+    assert rollout_key(rollout(**changed) if "question" not in changed else Rollout(**changed)) != rollout_key(
+        rollout()
+    )
 
 
 def test_what_merely_came_of_it_does_not() -> None:
-    same = rollout(answer="A", error="x", versions={"torch": "9"}, backend=BackendFacts(servers=["http://other"]))
-    assert key_of(same) == key_of(rollout())
+    same = rollout(answer="A", error="x", versions={"torch": "9"}, backend=BackendRecord(servers=["http://other"]))
+    assert rollout_key(same) == rollout_key(rollout())
 
 
 async def test_a_record_has_the_key_that_its_question_was_asked_under(tiny: Path, video: str, tmp_path: Path) -> None:
@@ -155,8 +157,8 @@ async def test_a_record_has_the_key_that_its_question_was_asked_under(tiny: Path
     async with Engine(ScriptedBackend(tiny, ["<answer>A</answer>"]), values) as engine:
         run = ResumableRun(engine, questions(video, 1), Journal(tmp_path / "j.jsonl"))
         [one] = [one async for one in run.run(concurrency=1)]
-    [read] = load(tmp_path / "j.jsonl")
-    assert [key_of(one), key_of(read)] == run.keys * 2
+    [read] = load_rollouts(tmp_path / "j.jsonl")
+    assert [rollout_key(one), rollout_key(read)] == run.keys * 2
 
 
 # Questions, each once.
@@ -168,7 +170,7 @@ async def test_what_is_there_is_not_asked_and_comes_first(tiny: Path, video: str
     backend = ScriptedBackend(tiny, ["B", "B"])
     assert await ask(backend, three, path) == [("q0", "B"), ("q1", "A"), ("q2", "B")]
     assert len(backend.requests) == 2
-    assert [one.question.id for one in load(path)] == ["q1", "q0", "q2"]  # as they ended
+    assert [one.question.id for one in load_rollouts(path)] == ["q1", "q0", "q2"]  # as they ended
 
 
 async def test_a_question_that_is_there_twice_is_asked_once_and_answered_twice(

@@ -10,7 +10,7 @@ import pytest
 import transformers
 
 from paravt_infer.errors import ModelError
-from paravt_infer.model import load_model_files, load_part
+from paravt_infer.model import load_model_files, load_pretrained
 
 
 def fault(model: object, action: Callable[[str], Any] = load_model_files) -> str:
@@ -128,7 +128,7 @@ def test_a_failed_load_from_the_hub_says_what_it_means(
         raise error
 
     monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", refuse)
-    assert says in fault("someone/some-model", lambda model: load_part(model, "AutoConfig"))
+    assert says in fault("someone/some-model", lambda model: load_pretrained(model, "AutoConfig"))
 
 
 def test_a_failure_without_a_message_is_told_by_its_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,5 +136,5 @@ def test_a_failure_without_a_message_is_told_by_its_kind(tmp_path: Path, monkeyp
         raise KeyError
 
     monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", refuse)
-    line = fault(tmp_path, lambda model: load_part(model, "AutoConfig"))
+    line = fault(tmp_path, lambda model: load_pretrained(model, "AutoConfig"))
     assert line == "not a model folder that transformers can load (KeyError)"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from paravt_infer.errors import SettingsError
-from paravt_infer.questions import Question, Subtitle, letter_options, read_subtitles, shown_at
+from paravt_infer.questions import Question, Subtitle, letter_options, read_subtitles, subtitles_at
 
 
 def fault(action: Any, *values: Any, **named: Any) -> str:
@@ -180,9 +180,9 @@ def test_a_line_is_shown_at_the_frames_it_is_on_screen_for_and_once() -> None:
         Subtitle(start=2, end=4, text="b"),
         Subtitle(start=9, end=10, text="c"),
     ]
-    assert shown_at(lines, [0.5, 4.5]) == []
-    assert shown_at(lines, [3.5, 3.0, 2.5]) == [second]
-    assert shown_at(lines, [2.0]) == [first, second]  # both ends are on screen
-    assert shown_at(lines, [10.0, 1.0]) == [first, third]
-    assert shown_at([], [1.0]) == []
-    assert shown_at(lines, []) == []
+    assert subtitles_at(lines, [0.5, 4.5]) == []
+    assert subtitles_at(lines, [3.5, 3.0, 2.5]) == [second]
+    assert subtitles_at(lines, [2.0]) == [first, second]  # both ends are on screen
+    assert subtitles_at(lines, [10.0, 1.0]) == [first, third]
+    assert subtitles_at([], [1.0]) == []
+    assert subtitles_at(lines, []) == []

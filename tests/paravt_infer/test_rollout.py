@@ -15,19 +15,19 @@ from hypothesis import strategies as st
 from paravt_infer.errors import SettingsError
 from paravt_infer.questions import Question
 from paravt_infer.rollout import (
-    BackendFacts,
+    BackendRecord,
     Evidence,
     FrameRef,
-    Generated,
-    ProtocolFacts,
+    GenerationRecord,
+    ProtocolRecord,
     Rollout,
     Turn,
     Usage,
-    VideoFacts,
-    from_json,
-    load,
-    save,
-    to_json,
+    VideoRecord,
+    load_rollouts,
+    rollout_from_json,
+    rollout_to_json,
+    save_rollouts,
 )
 from paravt_infer.settings import Settings
 
@@ -37,7 +37,9 @@ ODD = 'é 中 \U0001f3ac "quotes" \\ back, \u2028 and \u2029 and \x85 and \x0c a
 def rich() -> Rollout:
     """A record with something in every field."""
     frame = FrameRef(time=0.1 + 0.2, width=64, height=32, tokens=2, digest="0123456789ab")
-    sub_agent = Generated(fed_ids=[5], output_ids=[6], text=ODD, logprobs=[-1e-9], finish="length", server="http://h:1")
+    sub_agent = GenerationRecord(
+        fed_ids=[5], output_ids=[6], text=ODD, logprobs=[-1e-9], finish="length", server="http://h:1"
+    )
     window = Evidence(
         turn=0, tool="crop_video", raw=ODD, repairs=["prose_around_json"], asked=[1.5, math.inf], used=[1.5, 40.0],
         clamped=True, status="ok", text=ODD, cut=True, frames=[frame], sub_agent=sub_agent, seconds=1e-7,
@@ -53,11 +55,11 @@ def rich() -> Rollout:
         usage=Usage(prompt_tokens=3, seconds=1 / 3), overview=[frame], overview_seconds=0.25,
         settings=Settings(seed=7, turn_regex=("a+", None), think_prefix="every", temperature=0.7),
         question=Question.make(video="v.mp4", text=ODD, options={"A": ODD, "B": "x"}, id="q1"),
-        video=VideoFacts(
+        video=VideoRecord(
             path="v.mp4", duration=40.04, fps=29.97, width=640, height=360, rotation=90, codec="h264", size_bytes=2**33
         ),
-        protocol=ProtocolFacts(name="paravt", checksum="ab"), versions={"torch": "2"}, id="r1", started_at="2025",
-        backend=BackendFacts(name="sglang", servers=["a", "b"], notes=[ODD], context_limit=None),
+        protocol=ProtocolRecord(name="paravt", checksum="ab"), versions={"torch": "2"}, id="r1", started_at="2025",
+        backend=BackendRecord(name="sglang", servers=["a", "b"], notes=[ODD], context_limit=None),
     )  # fmt: skip
 
 
@@ -76,25 +78,25 @@ def fault(action: Callable[[], Any]) -> str:
 @pytest.mark.parametrize("name", ["a.json", "a.jsonl", "a.parquet", "new/folder/a.parquet"])
 @pytest.mark.parametrize("record", [rich, bare], ids=["rich", "bare"])
 def test_a_record_is_the_same_after_saving(tmp_path: Path, name: str, record: Callable[[], Rollout]) -> None:
-    save(record(), tmp_path / name)
-    assert list(load(tmp_path / name)) == [record()]
+    save_rollouts(record(), tmp_path / name)
+    assert list(load_rollouts(tmp_path / name)) == [record()]
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.parquet"])
 def test_several_records_keep_their_order(tmp_path: Path, name: str) -> None:
     many = [rich(), bare(), *(bare().model_copy(update={"id": str(n)}) for n in range(100))]
-    save(iter(many), tmp_path / name)
-    assert list(load(tmp_path / name)) == many
-    save([], tmp_path / name)
-    assert list(load(str(tmp_path / name))) == []
+    save_rollouts(iter(many), tmp_path / name)
+    assert list(load_rollouts(tmp_path / name)) == many
+    save_rollouts([], tmp_path / name)
+    assert list(load_rollouts(str(tmp_path / name))) == []
 
 
 @pytest.mark.parametrize("name", ["a.json", "a.jsonl", "a.parquet"])
 def test_numbers_that_are_none_survive(tmp_path: Path, name: str) -> None:
     record = bare()
     record.turns = [Turn(logprobs=[math.nan, -math.inf, math.inf, -0.0])]
-    save(record, tmp_path / name)
-    (loaded,) = load(tmp_path / name)
+    save_rollouts(record, tmp_path / name)
+    (loaded,) = load_rollouts(tmp_path / name)
     assert str(loaded.turns[0].logprobs) == "[nan, -inf, inf, -0.0]"
 
 
@@ -107,23 +109,23 @@ def test_any_text_survives(tmp_path: Path, texts: list[str], data: dict[str, str
     record = bare()
     record.answer, record.error, raw, said = texts
     record.evidence, record.turns, record.versions = [Evidence(turn=0, tool=said, raw=raw)], [Turn(text=said)], data
-    assert from_json(to_json(record)) == from_json(to_json(record, indent=2)) == record
+    assert rollout_from_json(rollout_to_json(record)) == rollout_from_json(rollout_to_json(record, indent=2)) == record
     for name in ("a.jsonl", "a.parquet"):
-        save([record, record], tmp_path / name)
-        assert list(load(tmp_path / name)) == [record, record]
+        save_rollouts([record, record], tmp_path / name)
+        assert list(load_rollouts(tmp_path / name)) == [record, record]
 
 
 @pytest.mark.parametrize("name", ["a.json", "a.jsonl", "a.parquet"])
 def test_half_a_surrogate_pair_loses_no_record(tmp_path: Path, name: str) -> None:
     """As in the name of a file that is not UTF-8, or in a server's JSON."""
     record = Rollout(question=Question(video="caf\udce9.mp4", text="Q?"), turns=[Turn(text="\ud83d")])
-    save(record, tmp_path / name)
-    (loaded,) = load(tmp_path / name)
+    save_rollouts(record, tmp_path / name)
+    (loaded,) = load_rollouts(tmp_path / name)
     assert (loaded.question.video, loaded.turns[0].text) == (r"caf\udce9.mp4", r"\ud83d")
 
 
 def test_parquet_has_columns_to_look_at_without_this_program(tmp_path: Path) -> None:
-    save([rich(), bare()], tmp_path / "a.parquet")
+    save_rollouts([rich(), bare()], tmp_path / "a.parquet")
     first, second = pq.read_table(tmp_path / "a.parquet").to_pylist()
     assert (first["id"], first["answer"], first["calls"], first["turns"], first["question_id"]) == (
         "r1",
@@ -138,10 +140,10 @@ def test_parquet_has_columns_to_look_at_without_this_program(tmp_path: Path) -> 
 
 
 def test_an_infinite_time_is_a_word_in_json() -> None:
-    assert json.loads(to_json(rich()))["evidence"][0]["asked"] == [1.5, "Infinity"]
+    assert json.loads(rollout_to_json(rich()))["evidence"][0]["asked"] == [1.5, "Infinity"]
 
 
-LINE = to_json(bare())
+LINE = rollout_to_json(bare())
 
 
 @pytest.mark.parametrize(
@@ -174,7 +176,7 @@ def test_what_is_no_saved_rollout_is_named_with_its_place(tmp_path: Path, name: 
         pq.write_table(pa.table(content), path)
     elif content is not None:
         path.write_bytes(content)
-    line = fault(lambda: list(load(path)))
+    line = fault(lambda: list(load_rollouts(path)))
     assert line.startswith(str(path))
     assert says in line
     assert len(line) < len(str(path)) + 200
@@ -182,9 +184,9 @@ def test_what_is_no_saved_rollout_is_named_with_its_place(tmp_path: Path, name: 
 
 def test_a_truncated_parquet_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
-    save([rich()], path)
+    save_rollouts([rich()], path)
     path.write_bytes(path.read_bytes()[:-20])
-    assert fault(lambda: list(load(path))).startswith(f"{path}: not a Parquet file of rollouts (")
+    assert fault(lambda: list(load_rollouts(path))).startswith(f"{path}: not a Parquet file of rollouts (")
 
 
 @pytest.mark.parametrize(
@@ -202,7 +204,7 @@ def test_a_truncated_parquet_file_is_named(tmp_path: Path) -> None:
 def test_what_cannot_be_saved_says_why_and_leaves_nothing(tmp_path: Path, records: Any, name: str, says: str) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "folder.jsonl").mkdir()
-    line = fault(lambda: save(records, tmp_path / name))
+    line = fault(lambda: save_rollouts(records, tmp_path / name))
     assert line.startswith(str(tmp_path / name))
     assert says in line
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder.jsonl"]
@@ -212,14 +214,14 @@ def test_what_cannot_be_saved_says_why_and_leaves_nothing(tmp_path: Path, record
 def test_a_save_that_fails_midway_leaves_the_old_file(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    save(bare(), tmp_path / name)
+    save_rollouts(bare(), tmp_path / name)
 
     def full(self: Path, target: Path) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "replace", full)
-    assert "No space left on device" in fault(lambda: save(rich(), tmp_path / name))
-    assert list(load(tmp_path / name)) == [bare()]
+    assert "No space left on device" in fault(lambda: save_rollouts(rich(), tmp_path / name))
+    assert list(load_rollouts(tmp_path / name)) == [bare()]
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 

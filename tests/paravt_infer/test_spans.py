@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paravt_infer.answers import iou, read_span
+from paravt_infer.answers import extract_span, span_iou
 from paravt_infer.times import format_time
 
 
@@ -47,7 +47,7 @@ from paravt_infer.times import format_time
     ],
 )
 def test_one_span_in_many_forms(text: str) -> None:
-    assert read_span(text) == (5.0, 10.0)
+    assert extract_span(text) == (5.0, 10.0)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_one_span_in_many_forms(text: str) -> None:
     ],
 )
 def test_clocks_and_minutes_are_seconds(text: str, span: tuple[float, float]) -> None:
-    assert read_span(text) == span
+    assert extract_span(text) == span
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_clocks_and_minutes_are_seconds(text: str, span: tuple[float, float]) ->
     ],
 )
 def test_the_last_span_of_the_answer_counts_and_a_denied_one_does_not(text: str, span: tuple[float, float]) -> None:
-    assert read_span(text) == span
+    assert extract_span(text) == span
 
 
 @pytest.mark.parametrize(
@@ -100,13 +100,13 @@ def test_the_last_span_of_the_answer_counts_and_a_denied_one_does_not(text: str,
     ],
 )  # fmt: skip
 def test_where_no_span_was_said_there_is_none(text: str) -> None:
-    assert read_span(text) is None
+    assert extract_span(text) is None
 
 
 def test_a_number_is_read_whole_or_not_at_all() -> None:
-    assert read_span("[1.2, 30]") == (1.2, 30.0)
-    assert read_span("[10.5, 12.25]") == (10.5, 12.25)
-    assert read_span("1,000 to 2,000") is None
+    assert extract_span("[1.2, 30]") == (1.2, 30.0)
+    assert extract_span("[10.5, 12.25]") == (10.5, 12.25)
+    assert extract_span("1,000 to 2,000") is None
 
 
 TENTHS = st.integers(0, 50_000)
@@ -119,13 +119,13 @@ CLOCKS = ["[{}, {}]", "{} - {}", "{} to {}", "from {} until {}", "start: {} end:
 @given(TENTHS, TENTHS, st.sampled_from(NUMBERS))
 def test_any_span_of_numbers_is_read_back(one: int, other: int, form: str) -> None:
     start, end = sorted((one / 10, other / 10))
-    assert read_span(form.format(start, end)) == ((start, end) if start < end else None)
+    assert extract_span(form.format(start, end)) == ((start, end) if start < end else None)
 
 
 @given(TENTHS, TENTHS, st.sampled_from(CLOCKS))
 def test_any_span_of_clocks_is_read_back(one: int, other: int, form: str) -> None:
     start, end = sorted((one / 10, other / 10))
-    read = read_span(form.format(format_time(start), format_time(end)))
+    read = extract_span(form.format(format_time(start), format_time(end)))
     assert read == (pytest.approx((start, end)) if start < end else None)
 
 
@@ -161,13 +161,13 @@ PIECES = st.sampled_from(
 
 @given(st.text() | st.lists(PIECES, max_size=14).map("".join))
 def test_any_text_has_a_span_that_begins_before_it_ends_or_none(text: str) -> None:
-    span = read_span(text)
+    span = extract_span(text)
     assert span is None or 0 <= span[0] < span[1]
 
 
 @pytest.mark.parametrize("piece", ["1", "1, ", "1.2 ", "start 5 ", "5 - ", "between 5 ", " ", "1 min ", "1:2"])
 def test_long_texts_are_read_too(piece: str) -> None:
-    assert read_span(f"{piece * 5000}\nso from 5 to 10") == (5.0, 10.0)
+    assert extract_span(f"{piece * 5000}\nso from 5 to 10") == (5.0, 10.0)
 
 
 @pytest.mark.parametrize(
@@ -185,4 +185,4 @@ def test_long_texts_are_read_too(piece: str) -> None:
 def test_iou_is_the_shared_part_of_what_both_cover(
     one: tuple[float, float], other: tuple[float, float] | None, share: float
 ) -> None:
-    assert iou(one, other) == iou(other, one) == pytest.approx(share)
+    assert span_iou(one, other) == span_iou(other, one) == pytest.approx(share)

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from paravt_infer.errors import SettingsError
-from paravt_infer.model import load_model_files, load_part
+from paravt_infer.model import load_model_files, load_pretrained
 from paravt_training.loop.export import export_run
 from paravt_training.recipe import Phase, load_recipe
 from paravt_training.sft import rate_at, train
@@ -71,7 +71,7 @@ def test_the_exported_folder_is_a_model(whole: Path, start: Path, tmp_path: Path
         "config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
         "chat_template.jinja", "preprocessor_config.json", "video_preprocessor_config.json",
     }  # fmt: skip
-    model = load_part(str(folder), "AutoModelForImageTextToText", dtype="auto")
+    model = load_pretrained(str(folder), "AutoModelForImageTextToText", dtype="auto")
     tokenizer = load_model_files(str(folder)).chat.tokenizer
     assert model.dtype == torch.bfloat16 and model.config._attn_implementation == "sdpa"
     assert model.generation_config.eos_token_id == [

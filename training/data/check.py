@@ -5,10 +5,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from paravt_infer.answers import read_answer
+from paravt_infer.answers import extract_answer
 from paravt_infer.protocols import get_protocol
 from paravt_infer.protocols.calls import has_forged_response
-from paravt_infer.tools import TOOLS, CallFault, Fault, ParsedCall
+from paravt_infer.tools import TOOLS, ParsedCall, ToolCallError, ToolCallFault
 from paravt_training.data.rows import BadRow, ConversationRow, JsonMessage, RowFault, text_of
 
 _MAY_FOLLOW = {
@@ -53,7 +53,7 @@ def faults(messages: Sequence[JsonMessage], info: Mapping[str, Any] | None = Non
         before = role
         if role != "assistant":
             continue
-        found = protocol.parse(text_of(message))
+        found = protocol.parse_calls(text_of(message))
         calls = bool(found)
         for call in found:
             yield from _call_faults(call, number, info)
@@ -67,7 +67,7 @@ def faults(messages: Sequence[JsonMessage], info: Mapping[str, Any] | None = Non
         yield RowFault("role_order", f"the last message is {before}; it must be the assistant's")
         return
     said = text_of(messages[-1])
-    reading = read_answer(said)
+    reading = extract_answer(said)
     # A last line that is the thought's own is no answer.
     if reading is None or (reading.source == "last_line" and "<think>" in said):
         yield RowFault("empty_answer", "the last message answers nothing")
@@ -82,10 +82,10 @@ def call_window(call: ParsedCall, duration: float = math.inf) -> tuple[float, fl
     if call.fault:
         raise RowFault(call.fault.value, call.message)
     if call.name not in TOOLS:
-        raise RowFault(Fault.UNKNOWN_TOOL.value, f"there is no tool {call.name!r}")
+        raise RowFault(ToolCallFault.UNKNOWN_TOOL.value, f"there is no tool {call.name!r}")
     try:
         return TOOLS[call.name].window(call, duration).span
-    except CallFault as fault:
+    except ToolCallError as fault:
         raise RowFault(fault.fault.value, str(fault)) from None
 
 

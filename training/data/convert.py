@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from paravt_infer.chat import Message
-from paravt_infer.protocols import Protocol, ToolResult, get_protocol
+from paravt_infer.protocols import ChatProtocol, ToolResult, get_protocol
 from paravt_infer.questions import Question
 from paravt_infer.times import parse_time
 from paravt_training.data.check import call_window, faults
@@ -96,7 +96,7 @@ class _Turn:
         return [clause for clause in self.clauses if _NOT_SEEN.search(clause)]
 
 
-def to_parallel(messages: Sequence[JsonMessage], protocol: Protocol | None = None) -> list[JsonMessage]:
+def to_parallel(messages: Sequence[JsonMessage], protocol: ChatProtocol | None = None) -> list[JsonMessage]:
     """The conversation with independent adjacent calls in one turn, and words in place of frames.
 
     All calls stay, word for word and in their order. Turns with several calls, or none, stay as they are.
@@ -199,7 +199,7 @@ def _turns(messages: Sequence[JsonMessage]) -> tuple[list[JsonMessage], list[_Tu
     turns: list[_Turn] = []
     for message in messages:
         if message["role"] == "assistant":
-            called = [(call.raw, call_window(call)) for call in get_protocol("paravt").parse(text_of(message))]
+            called = [(call.raw, call_window(call)) for call in get_protocol("paravt").parse_calls(text_of(message))]
             turns.append(_Turn(said=message, calls=[raw for raw, _ in called], windows=[span for _, span in called]))
         elif not turns:
             opening.append(message)
@@ -265,7 +265,7 @@ def _independent(first: _Turn, second: _Turn) -> bool:
     return not _names(first.words, one, two) and not _looks_back(second.words, two, one)
 
 
-def _told(group: Sequence[_Turn], protocol: Protocol) -> list[JsonMessage]:
+def _told(group: Sequence[_Turn], protocol: ChatProtocol) -> list[JsonMessage]:
     """A group's calls as one turn, what they returned as the next one."""
     if not group:
         return []
@@ -286,9 +286,9 @@ def _told(group: Sequence[_Turn], protocol: Protocol) -> list[JsonMessage]:
             text = " ".join([thought[:end], *plans]) + thought[end:] + closed + rest
         said = {"role": "assistant", "content": text}
         # An answer was asked for because there had been many turns: there are fewer now.
-        asked = [message.text for message in protocol.ask_answer(Question(video="-", text="-"))]
+        asked = [message.text for message in protocol.ask_for_answer(Question(video="-", text="-"))]
         after = [message for message in after if text_of(message) not in asked]
-    return [said, *map(_plain, protocol.feed_back(told)), *after]
+    return [said, *map(_plain, protocol.tool_messages(told)), *after]
 
 
 def _plain(message: Message) -> JsonMessage:

@@ -44,7 +44,7 @@ def read_answers(file: Path) -> dict[str, list[RolloutAnswer]]:
         SettingsError: no such file, or not one of rollouts.
     """
     answers: dict[str, list[RolloutAnswer]] = defaultdict(list)
-    for one in rollouts.load(file):
+    for one in rollouts.load_rollouts(file):
         if one.status in ("answered", "no_answer"):
             answers[one.question.id].append(RolloutAnswer(answer=one.answer, options=one.question.options))
     return dict(answers)

@@ -82,7 +82,7 @@ def counted(
         counts.question_types[str(row.info.get("question_type") or "(none)")] += 1
         texts = [text_of(message) for message in row.messages]
         said = [text for text, message in zip(texts, row.messages, strict=True) if message["role"] == "assistant"]
-        calls = [len(protocol.parse(text)) for text in said]
+        calls = [len(protocol.parse_calls(text)) for text in said]
         counts.calls_a_turn.update(calls)
         counts.turns[len(said)] += 1
         counts.with_calls += any(calls)

@@ -17,7 +17,7 @@ import yaml  # type: ignore[import-untyped]
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from paravt_infer.errors import SettingsError
-from paravt_infer.settings import first_fault
+from paravt_infer.settings import validation_message
 from paravt_training.recipe import FOLDER
 
 
@@ -180,4 +180,4 @@ def load_manifest(file: str | Path) -> Manifest:
     try:
         return Manifest.model_validate(values)
     except ValidationError as error:
-        raise SettingsError(f"{path}: {first_fault(error, 'manifest', known=_KEYS)}") from None
+        raise SettingsError(f"{path}: {validation_message(error, 'manifest', known=_KEYS)}") from None

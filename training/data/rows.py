@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from paravt_infer.answers import read_answer
+from paravt_infer.answers import extract_answer
 from paravt_infer.errors import SettingsError
 
 JsonMessage = dict[str, Any]
@@ -82,7 +82,7 @@ class ConversationRow:
         if self.info.get("answer") is not None:
             return str(self.info["answer"])
         said = [message for message in self.messages if message["role"] == "assistant"]
-        reading = read_answer(text_of(said[-1])) if said else None
+        reading = extract_answer(text_of(said[-1])) if said else None
         return reading.text if reading else ""
 
     @property

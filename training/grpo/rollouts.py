@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from paravt_infer.agent import Engine
-from paravt_infer.backends.base import Backend, seed_for
+from paravt_infer.backends.base import Backend, derive_seed
 from paravt_infer.errors import ParavtError
 from paravt_infer.rollout import FrameRef, Rollout
 from paravt_infer.settings import Settings
@@ -175,7 +175,7 @@ class RolloutProducer:
         """One rollout and its contexts, run again where it failed; None where it fails for good."""
         recipe = self.recipe
         for attempt in range(recipe.rollouts.retries + 1):
-            seed = seed_for(recipe.seed, "rollout", step, group.prompt.id, member, attempt)
+            seed = derive_seed(recipe.seed, "rollout", step, group.prompt.id, member, attempt)
             assert seed is not None
             rollout = await self._episode(group.prompt, recipe.episode_settings(frames=group.frames, seed=seed))
             if rollout.status in ("answered", "no_answer"):

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from paravt_infer.backends.base import Backend
 from paravt_infer.errors import ParavtError, SettingsError
-from paravt_infer.rollout import save
+from paravt_infer.rollout import save_rollouts
 from paravt_training.grpo.live import GrpoMetrics
 from paravt_training.grpo.objective import Advantages, Tally, advantages, token_loss
 from paravt_training.grpo.prompts import WorldPrompts, open_prompts
@@ -258,7 +258,7 @@ class GrpoTrainer(TrainingRun[GrpoRecipe]):
         every = self.recipe.rollouts.keep_every
         if every and self.progress.step % every == 0:
             name = f"step-{self.progress.step:06}.jsonl"
-            save([rollout for group in groups for rollout in group.rollouts], self.out / "rollouts" / name)
+            save_rollouts([rollout for group in groups for rollout in group.rollouts], self.out / "rollouts" / name)
 
     def _check_idle(self, groups: Sequence[RolloutGroup]) -> None:
         """Stop with a reason when there has been nothing to learn for too long; every process does."""

@@ -6,9 +6,9 @@ from typing import Literal
 
 import torch
 
-from paravt_infer.chat import Chat
+from paravt_infer.chat import ChatTemplate
 from paravt_infer.errors import BackendError
-from paravt_infer.rollout import FrameRef, Generated, Rollout
+from paravt_infer.rollout import FrameRef, GenerationRecord, Rollout
 from paravt_infer.video.types import Frame
 from paravt_training.model.encode import EncodedSample, Encoder
 from paravt_training.rewards.extras import structural_mask
@@ -49,7 +49,7 @@ def trajectories(rollout: Rollout) -> list[Trajectory]:
     return [main, *subs]
 
 
-def _trajectory(who: Literal["main", "sub"], turns: Sequence[Generated], frames: list[FrameRef]) -> Trajectory:
+def _trajectory(who: Literal["main", "sub"], turns: Sequence[GenerationRecord], frames: list[FrameRef]) -> Trajectory:
     ids: list[int] = []
     generated: list[bool] = []
     logprobs: list[float] = []
@@ -85,7 +85,7 @@ def encode_trajectory(
     Raises:
         ValueError: placeholders and frames do not go together.
     """
-    chat: Chat = encoder.chat
+    chat: ChatTemplate = encoder.chat
     placeholders = trajectory.ids.count(chat.image_token_id)
     if placeholders != len(trajectory.frames):
         raise ValueError(

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from paravt_infer.errors import SettingsError
-from paravt_infer.model import load_part
+from paravt_infer.model import load_pretrained
 from paravt_training.loop.checkpoint import CheckpointManager, load_weights
 from paravt_training.model.distributed import DistributedContext, full_tensor
 from paravt_training.model.packing import Learner
@@ -43,7 +43,7 @@ def export_model(
     part = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
-    bare: Any = load_part(start, "AutoModelForImageTextToText", dtype=kind)
+    bare: Any = load_pretrained(start, "AutoModelForImageTextToText", dtype=kind)
     bare.load_state_dict(weights)
     bare.save_pretrained(part)
     _copy_files(start, part)
@@ -71,7 +71,7 @@ def export_run(run: Path, folder: Path, *, step: int | None = None, dtype: str =
     if not steps or step not in (None, *steps):
         there = f"there are those of steps {', '.join(map(str, steps))}" if steps else "there is none yet"
         raise SettingsError(f"{run}: no checkpoint{'' if step is None else f' of step {step}'}; {there}")
-    learner = Learner(load_part(start, "AutoModelForImageTextToText", dtype=torch.float32))
+    learner = Learner(load_pretrained(start, "AutoModelForImageTextToText", dtype=torch.float32))
     load_weights(learner, checkpoints.path(steps[-1] if step is None else step))
     done = export_model(learner, start, folder, DistributedContext(), dtype=dtype)
     assert done is not None

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from paravt_infer.errors import ParavtError, SettingsError
-from paravt_infer.model import load_part
+from paravt_infer.model import load_pretrained
 from paravt_training.loop.checkpoint import CheckpointManager, TrainingProgress
 from paravt_training.loop.export import START_FILE
 from paravt_training.model.attention import use_packed_attention
@@ -87,7 +87,7 @@ class TrainingRun(ABC, Generic[R]):
     def _network(self) -> Learner:
         """The model that the run starts from, in shards where there are several processes."""
         place = self.place
-        model: Any = load_part(self.start, "AutoModelForImageTextToText", dtype=torch.float32)
+        model: Any = load_pretrained(self.start, "AutoModelForImageTextToText", dtype=torch.float32)
         use_packed_attention(model)
         if self.recipe.gradient_checkpointing:
             model.gradient_checkpointing_enable({"use_reentrant": False})

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from paravt_infer.chat import Message
-from paravt_infer.model import ModelFiles, load_model_files, load_part
+from paravt_infer.model import ModelFiles, load_model_files, load_pretrained
 from paravt_infer.video.types import Frame
 
 IGNORED = -100
@@ -117,8 +117,12 @@ class Encoder:
             if message.role != "assistant":
                 waiting.append(message)
                 continue
-            fed = chat.after(output, waiting) if ids else chat.first(waiting, tools=conversation.tools)
-            output = chat.text_ids(message.text) + (end if number not in conversation.stopped else [])
+            fed = (
+                chat.encode_continuation(output, waiting)
+                if ids
+                else chat.encode_start(waiting, tools=conversation.tools)
+            )
+            output = chat.encode_text(message.text) + (end if number not in conversation.stopped else [])
             before = sum(learned)
             ids += fed + output
             learned += [False] * len(fed) + [True] * len(output)
@@ -198,7 +202,7 @@ def _rope_index(model: str) -> Callable[..., tuple[Tensor, Tensor]]:
     """The model's own rule for positions, without its weights."""
     from transformers import AutoModelForImageTextToText
 
-    config = load_part(model, "AutoConfig")
+    config = load_pretrained(model, "AutoConfig")
     with torch.device("meta"):
         bare = AutoModelForImageTextToText.from_config(config)
     rule: Callable[..., tuple[Tensor, Tensor]] = bare.model.get_rope_index

@@ -13,9 +13,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from paravt_infer.budget import SYSTEM
+from paravt_infer.budget import SYSTEM_TOKENS
 from paravt_infer.errors import ModelError, SettingsError
-from paravt_infer.model import load_part
+from paravt_infer.model import load_pretrained
 from paravt_infer.settings import Settings
 from paravt_training.grpo.recipe import GrpoRecipe, load_grpo_recipe
 from paravt_training.model.mini import build_mini
@@ -164,12 +164,12 @@ def config_of(start: str, mini: MiniShape, frame: int) -> Any:
     if start == MINI:
         # How many words it has only its tokenizer tells: it is made, which takes a second.
         with TemporaryDirectory() as folder:
-            return load_part(str(build_mini(Path(folder), mini, frame=frame)), "AutoConfig")
+            return load_pretrained(str(build_mini(Path(folder), mini, frame=frame)), "AutoConfig")
     known = re.fullmatch(r"Qwen/Qwen3-VL-(2B|4B|8B)-(?:Instruct|Thinking)", start)
     if known and not Path(start).exists():
         return published(known[1])
     try:
-        config = load_part(start, "AutoConfig")
+        config = load_pretrained(start, "AutoConfig")
     except ModelError as error:  # the cold start may not have been trained yet
         like = "--set model.start=Qwen/Qwen3-VL-8B-Instruct"
         raise SettingsError(f"{error}; to plan before it is there, name a model of its sizes: {like}") from None
@@ -333,7 +333,7 @@ def sample_tokens(shape: RunSizes, *, most: bool = False, learned: bool = False)
     """
     frame = shape.frame_tokens + FRAME_WORDS
     budget = max(shape.budgets) if most else mean(shape.budgets)
-    overview = {"overview": budget * frame, "prompt": SYSTEM}
+    overview = {"overview": budget * frame, "prompt": SYSTEM_TOKENS}
     if shape.sampling is None:
         return SampleTokens(**overview, responses=LEARNED, frames=budget)
     settings, part = shape.sampling.settings, 1 if most else 0.5
@@ -346,5 +346,5 @@ def sample_tokens(shape: RunSizes, *, most: bool = False, learned: bool = False)
     said = calls * part * settings.summary_tokens
     if learned and not shape.sampling.sub_agents:
         return SampleTokens(**main, evidence=said, frames=budget)
-    windows = calls * SYSTEM + looked * frame
+    windows = calls * SYSTEM_TOKENS + looked * frame
     return SampleTokens(**main, evidence=said, windows=windows, summaries=said, frames=budget + looked)

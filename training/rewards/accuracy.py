@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from paravt_infer.answers import iou, read_choice, read_span
+from paravt_infer.answers import extract_choice, extract_span, span_iou
 from paravt_infer.errors import SettingsError
 
 _LETTERS = dict.fromkeys(string.ascii_uppercase, "")
@@ -29,10 +29,10 @@ class GoldAnswer:
     """Letter to text, for a choice; without them any letter counts."""
 
     def __post_init__(self) -> None:
-        if self.kind == "choice" and read_choice(self.answer, self.letters) is None:
+        if self.kind == "choice" and extract_choice(self.answer, self.letters) is None:
             there = ", ".join(self.letters)
             raise SettingsError(f"right answer {self.answer!r}: names none of the options {there}; mend the row")
-        if self.kind == "grounding" and read_span(self.answer) is None:
+        if self.kind == "grounding" and extract_span(self.answer) is None:
             raise SettingsError(f"right answer {self.answer!r}: is no [start, end] in seconds; mend the row")
         if self.kind == "open" and not token_f1(self.answer, self.answer):
             raise SettingsError(f"right answer {self.answer!r}: has no word; mend the row")
@@ -60,10 +60,10 @@ def accuracy(said: str | None, gold: GoldAnswer) -> float:
     if said is None:
         return 0.0
     if gold.kind == "choice":
-        right = read_choice(gold.answer, gold.letters)
-        return float(read_choice(said, gold.letters) == right)
+        right = extract_choice(gold.answer, gold.letters)
+        return float(extract_choice(said, gold.letters) == right)
     if gold.kind == "grounding":
-        return iou(read_span(said), read_span(gold.answer))
+        return span_iou(extract_span(said), extract_span(gold.answer))
     return token_f1(said, gold.answer)
 
 

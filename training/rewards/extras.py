@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from statistics import fmean
 
-from paravt_infer.chat import Chat
+from paravt_infer.chat import ChatTemplate
 from paravt_infer.rollout import Rollout
 from paravt_training.rewards.accuracy import GoldAnswer
 from paravt_training.rewards.config import Necessity, TaskAware
@@ -44,7 +44,7 @@ def contrasts(accuracies: Sequence[float], called: Sequence[bool]) -> list[float
     return [gain if ran else -gain for ran in called]
 
 
-def structural_mask(output_ids: Sequence[int], chat: Chat) -> list[bool]:
+def structural_mask(output_ids: Sequence[int], chat: ChatTemplate) -> list[bool]:
     """Which generated tokens hold any character of a tag: those that TD-GRPO leaves out (appendix H.3).
 
     Tags are one token each or several, as the tokenizer has them. Each token is decoded alone: tags are ASCII, which

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from paravt_infer.protocols.calls import parse_calls
 from paravt_infer.rollout import Rollout
-from paravt_infer.tools import Fault, ParsedCall
+from paravt_infer.tools import ParsedCall, ToolCallFault
 from paravt_training.rewards.config import RewardConfig
 
 SUBSTANCE = 10
@@ -78,7 +78,7 @@ class ResponseFormat:
 def response_format(response: str) -> ResponseFormat:
     """The shape of one response, prefix included. Any text has one.
 
-    >>> seen = shape("<think>\\nthe red one moves first</think><answer>B</answer>")
+    >>> seen = response_format("<think>\\nthe red one moves first</think><answer>B</answer>")
     >>> seen.thinks, seen.closes, seen.answers, seen.balanced
     (True, True, (True, True), True)
     """
@@ -114,7 +114,7 @@ def _has_substance(text: str) -> bool:
 
 
 def _is_closed(call: ParsedCall) -> bool:
-    return call.fault is not Fault.UNCLOSED_BLOCK and Fault.UNCLOSED_BLOCK not in call.repairs
+    return call.fault is not ToolCallFault.UNCLOSED_BLOCK and ToolCallFault.UNCLOSED_BLOCK not in call.repairs
 
 
 def base_reward(rollout: Rollout, config: RewardConfig) -> float:

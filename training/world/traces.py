@@ -20,7 +20,7 @@ from typing import Literal
 import numpy as np
 
 from paravt_infer.chat import Message
-from paravt_infer.protocols import Protocol, ToolResult, get_protocol
+from paravt_infer.protocols import ChatProtocol, ToolResult, get_protocol
 from paravt_infer.times import format_time
 from paravt_infer.video.types import Frame
 from paravt_training.world.questions import WorldQuestion
@@ -241,7 +241,7 @@ def main_trace(
     called: tuple[Span, ...] = ()
 
     def tell(windows: Sequence[Span]) -> list[TraceMessage]:
-        return _said(how.feed_back([_told(scene, window, evidence) for window in windows]))
+        return _said(how.tool_messages([_told(scene, window, evidence) for window in windows]))
 
     if form == "overview":
         thought = planned.thought if how.calls_tools else conclusion(asked)
@@ -264,7 +264,7 @@ def main_trace(
             if _enough(asked, window):
                 break
         if len(called) == TOOL_TURNS:
-            messages += _said(how.ask_answer(asked.question))
+            messages += _said(how.ask_for_answer(asked.question))
     marks = (("frames",) if evidence == "frames" else ()) + (("tool_code",) if syntax == "tool_code" else ())
     return Trace(
         scene=scene,
@@ -291,9 +291,9 @@ def opening_trace(asked: WorldQuestion, budget: int, *, protocol: str = "paravt"
     )
 
 
-def _opening(protocol: Protocol, asked: WorldQuestion, budget: int) -> list[TraceMessage]:
+def _opening(protocol: ChatProtocol, asked: WorldQuestion, budget: int) -> list[TraceMessage]:
     frames = _blank(overview_times(asked.scene.duration, budget))
-    return _said(protocol.opening(asked.question, frames, float(asked.scene.duration)))
+    return _said(protocol.opening_messages(asked.question, frames, float(asked.scene.duration)))
 
 
 def _speech(text: str, *, stopped: bool = False) -> TraceMessage:
@@ -310,8 +310,8 @@ def _told(scene: Scene, window: Span, evidence: str) -> ToolResult:
 
 def perception_trace(scene: Scene, window: Span, *, protocol: str = "paravt") -> Trace:
     """A sub-agent's look at `window` and what it truly shows."""
-    how: Protocol = get_protocol(protocol)
-    prompt = _said(how.look(window, _blank(window_times(window))))
+    how: ChatProtocol = get_protocol(protocol)
+    prompt = _said(how.sub_agent_prompt(window, _blank(window_times(window))))
     messages = (*prompt, _speech(summary(scene, window)))
     return Trace(scene=scene, messages=messages, protocol=protocol, form="perception", windows=(window,))
 

@@ -14,13 +14,13 @@ import torch
 from paravt_infer.backends import Backend
 from paravt_infer.backends.base import Generation
 from paravt_infer.backends.broadcast import WeightGroup
-from paravt_infer.backends.gate import Gate
 from paravt_infer.backends.launch import Server
 from paravt_infer.backends.openai import OpenAIBackend
+from paravt_infer.backends.rwlock import ReadWriteLock
 from paravt_infer.backends.sglang import SGLangBackend
 from paravt_infer.backends.transformers import TransformersBackend
 from paravt_infer.errors import BackendError
-from paravt_infer.model import load_part
+from paravt_infer.model import load_pretrained
 from tests.fixtures.proxy import Proxy
 from tests.fixtures.requests import request
 
@@ -33,7 +33,7 @@ def changed(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("changed")
     for file in tiny.iterdir():
         (folder / file.name).write_bytes(file.read_bytes())
-    network: Any = load_part(str(tiny), MODEL, dtype="auto")
+    network: Any = load_pretrained(str(tiny), MODEL, dtype="auto")
     torch.manual_seed(1)
     with torch.no_grad():
         for weight in network.parameters():
@@ -74,24 +74,24 @@ async def with_weights(folder: Path) -> Generation:
 
 def given(folder: Path, by: str) -> dict[str, Any]:
     """A folder's weights as `update_weights` takes them."""
-    return {by: folder if by == "folder" else load_part(str(folder), MODEL, dtype="auto").state_dict()}
+    return {by: folder if by == "folder" else load_pretrained(str(folder), MODEL, dtype="auto").state_dict()}
 
 
 # The gate
 
 
 async def test_the_gate_closes_when_all_are_out_and_keeps_later_ones_waiting() -> None:
-    gate, told = Gate(), []
+    gate, told = ReadWriteLock(), []
     leave, done = asyncio.Event(), asyncio.Event()
 
     async def inside() -> None:
-        async with gate.passing():
+        async with gate.reading():
             told.append("in")
             await leave.wait()
             told.append("out")
 
     async def change() -> None:
-        async with gate.closed():
+        async with gate.writing():
             told.append("changing")
             await done.wait()
             told.append("changed")
@@ -111,10 +111,10 @@ async def test_the_gate_closes_when_all_are_out_and_keeps_later_ones_waiting() -
 
 
 async def test_changes_come_one_after_the_other_and_one_that_fails_opens_the_gate() -> None:
-    gate, told = Gate(), []
+    gate, told = ReadWriteLock(), []
 
     async def change(name: str) -> None:
-        async with gate.closed():
+        async with gate.writing():
             told.append(name)
             await asyncio.sleep(0)
             told.append(name)
@@ -122,18 +122,18 @@ async def test_changes_come_one_after_the_other_and_one_that_fails_opens_the_gat
 
     assert all(await asyncio.gather(change("a"), change("b"), return_exceptions=True))
     assert told == ["a", "a", "b", "b"]
-    async with gate.passing():
+    async with gate.reading():
         pass
 
 
 async def test_one_that_gives_up_waiting_does_not_hold_the_gate() -> None:
-    gate = Gate()
-    async with gate.closed():
-        waiting = asyncio.create_task(gate.passing().__aenter__())
+    gate = ReadWriteLock()
+    async with gate.writing():
+        waiting = asyncio.create_task(gate.reading().__aenter__())
         await asyncio.sleep(0)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
-    async with gate.closed():
+    async with gate.writing():
         pass
 
 
@@ -210,7 +210,7 @@ async def test_the_server_ends_what_is_under_way_first(sglang_restored: SGLangBa
 
 def test_each_server_has_a_rank_for_each_of_its_gpus() -> None:
     group = WeightGroup({"http://localhost:1": 1, "http://127.0.0.1:2": 2}, device="cuda")
-    told = dict(group.joining())
+    told = dict(group.join_requests())
     assert [told[url]["rank_offset"] for url in group.servers] == [1, 2]
     assert {(body["world_size"], body["backend"], body["master_address"]) for body in told.values()} == {
         (4, "nccl", "127.0.0.1")

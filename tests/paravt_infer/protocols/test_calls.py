@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paravt_infer.protocols.calls import has_forged_response, parse_calls
-from paravt_infer.tools import Fault, ParsedCall
+from paravt_infer.tools import ParsedCall
+from paravt_infer.tools import ToolCallFault as Fault
 
 ONE = '<tool_call>{"name": "crop_video", "arguments": {"start_time": 1, "end_time": 2}}</tool_call>'
 TWO = '<tool_call>{"name": "crop_video", "arguments": {"start_time": 3, "end_time": 4}}</tool_call>'
@@ -83,7 +84,9 @@ def test_blocks_are_read_in_order_and_each_on_its_own(response: str, expected: l
         "name a number", "arguments an array", "arguments null", "arguments an array in a string",
     ],
 )  # fmt: skip
-def test_a_block_that_is_no_call_says_what_is_wrong_and_what_to_write(body: str, fault: Fault, says: str) -> None:
+def test_a_block_that_is_no_call_says_what_is_wrong_and_what_to_write(
+    body: str, fault: ToolCallFault, says: str
+) -> None:
     (call,) = parse_calls(f"<tool_call>{body}</tool_call>")
     assert (call.fault, call.name, call.arguments) == (fault, "", {})
     assert says in call.message
@@ -105,7 +108,7 @@ def test_a_block_that_is_no_call_says_what_is_wrong_and_what_to_write(body: str,
     ],
     ids=["prose", "fence", "empty object beside", "left open", "open, then a block", "open, then a response", "both"],
 )
-def test_a_fault_of_form_is_got_over_and_told(response: str, repairs: list[Fault]) -> None:
+def test_a_fault_of_form_is_got_over_and_told(response: str, repairs: list[ToolCallFault]) -> None:
     call = parse_calls(response.replace("{}", '{"name": "crop_video", "arguments": {"start_time": 1}}', 1))[0]
     assert (call.fault, call.name, call.arguments) == (None, "crop_video", {"start_time": 1})
     assert list(call.repairs) == repairs

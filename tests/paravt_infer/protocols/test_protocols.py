@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from paravt_infer.chat import Message
 from paravt_infer.errors import SettingsError
-from paravt_infer.protocols import PROTOCOLS, Protocol, ToolResult, get_protocol
+from paravt_infer.protocols import PROTOCOLS, ChatProtocol, ToolResult, get_protocol
 from paravt_infer.questions import Question, Subtitle
 from paravt_infer.video.types import Frame
 
@@ -36,7 +36,7 @@ def roles(messages: list[Message]) -> list[str]:
 @ALL
 def test_the_opening_is_timed_frames_then_subtitles_then_the_question(name: str) -> None:
     shown = frames(0.0, 12.04)
-    user = get_protocol(name).opening(QUESTION, shown, 40.0, LINES)[-1]
+    user = get_protocol(name).opening_messages(QUESTION, shown, 40.0, LINES)[-1]
     assert user.role == "user"
     assert user.parts == [
         "<0.0 seconds>",
@@ -50,12 +50,12 @@ def test_the_opening_is_timed_frames_then_subtitles_then_the_question(name: str)
 
 @ALL
 def test_without_subtitles_and_options_there_are_no_words_of_them(name: str) -> None:
-    assert get_protocol(name).opening(OPEN, [], 40.0)[-1].parts == ["What happens?"]
+    assert get_protocol(name).opening_messages(OPEN, [], 40.0)[-1].parts == ["What happens?"]
 
 
 @ALL
 def test_a_span_is_asked_for_where_one_is_wanted(name: str) -> None:
-    assert "[start, end] in seconds" in get_protocol(name).opening(SPAN, [], 40.0)[-1].text
+    assert "[start, end] in seconds" in get_protocol(name).opening_messages(SPAN, [], 40.0)[-1].text
 
 
 @pytest.mark.parametrize(
@@ -64,14 +64,14 @@ def test_a_span_is_asked_for_where_one_is_wanted(name: str) -> None:
 )
 def test_who_tells_of_the_tools(name: str, system: bool, tools: bool) -> None:
     protocol = get_protocol(name)
-    assert roles(protocol.opening(QUESTION, [], 40.0)) == ["system"] * system + ["user"]
+    assert roles(protocol.opening_messages(QUESTION, [], 40.0)) == ["system"] * system + ["user"]
     assert (protocol.tools() is not None) == tools
     assert protocol.calls_tools == (name in ("paravt", "tools"))
     assert protocol.call_ends == (("</tool_call>", "</tool_code>") if protocol.calls_tools else ())
 
 
 def test_the_paravt_prompt_shows_the_form_of_every_part_of_a_turn() -> None:
-    system = get_protocol("paravt").opening(QUESTION, [], 40.0)[0].text
+    system = get_protocol("paravt").opening_messages(QUESTION, [], 40.0)[0].text
     for form in ("<think>reasoning</think>", '<tool_call>{"name": "crop_video"', "<answer>final answer</answer>"):
         assert form in system
     assert "seconds from the start of the video" in system
@@ -79,9 +79,9 @@ def test_the_paravt_prompt_shows_the_form_of_every_part_of_a_turn() -> None:
 
 @ALL
 def test_a_system_prompt_of_ones_own_takes_the_place_of_the_protocols(name: str) -> None:
-    opening = get_protocol(name, system_prompt="Be brief.").opening(QUESTION, [], 40.0)
+    opening = get_protocol(name, system_prompt="Be brief.").opening_messages(QUESTION, [], 40.0)
     assert opening[0] == Message(role="system", parts=["Be brief."])
-    assert roles(get_protocol(name, system_prompt="").opening(QUESTION, [], 40.0)) == ["user"]
+    assert roles(get_protocol(name, system_prompt="").opening_messages(QUESTION, [], 40.0)) == ["user"]
 
 
 TOLD = [
@@ -92,7 +92,7 @@ TOLD = [
 
 
 def test_paravt_feeds_all_evidence_back_in_one_numbered_tool_turn() -> None:
-    (message,) = get_protocol("paravt").feed_back(TOLD)
+    (message,) = get_protocol("paravt").tool_messages(TOLD)
     assert message.role == "tool"
     assert message.text == (
         "1. [1.0 s - 5.5 s] a dog runs\n2. Error: there is no tool 'zoom'\n3. [7.0 s - 9.0 s] 2 frames:"
@@ -102,7 +102,7 @@ def test_paravt_feeds_all_evidence_back_in_one_numbered_tool_turn() -> None:
 
 
 def test_tools_feeds_each_calls_evidence_back_as_a_tool_message_in_order() -> None:
-    messages = get_protocol("tools").feed_back(TOLD)
+    messages = get_protocol("tools").tool_messages(TOLD)
     assert roles(messages) == ["tool"] * 3
     assert [message.text for message in messages] == [
         "[1.0 s - 5.5 s] a dog runs",
@@ -121,13 +121,13 @@ TAGS = [
 @CALLING
 @given(pieces=st.lists(st.sampled_from([*TAGS, "<", ">", "/", "tool_response", "think"]) | st.text(max_size=3)))
 def test_evidence_can_open_and_close_no_tag(name: str, pieces: list[str]) -> None:
-    (message,) = get_protocol(name).feed_back([ToolResult(window=(0.0, 1.0), text="".join(pieces))])
+    (message,) = get_protocol(name).tool_messages([ToolResult(window=(0.0, 1.0), text="".join(pieces))])
     assert not any(tag in message.text for tag in TAGS)
 
 
 @CALLING
 def test_the_answer_is_asked_for_by_its_form(name: str) -> None:
-    (message,) = get_protocol(name).ask_answer(QUESTION)
+    (message,) = get_protocol(name).ask_for_answer(QUESTION)
     assert message.role == "user"
     assert "<answer>...</answer>" in message.text
 
@@ -135,7 +135,7 @@ def test_the_answer_is_asked_for_by_its_form(name: str) -> None:
 @ALL
 def test_a_sub_agent_sees_its_window_and_not_the_question(name: str) -> None:
     shown = frames(12.0, 13.5)
-    (message,) = get_protocol(name).look((12.0, 75.5), shown, LINES[:1])
+    (message,) = get_protocol(name).sub_agent_prompt((12.0, 75.5), shown, LINES[:1])
     assert message.role == "user"
     assert message.parts[:4] == ["<12.0 seconds>", shown[0], "<13.5 seconds>", shown[1]]
     assert "Hello" in message.text
@@ -145,7 +145,7 @@ def test_a_sub_agent_sees_its_window_and_not_the_question(name: str) -> None:
 
 @ALL
 def test_a_sub_agent_that_is_given_the_question_sees_its_options_too(name: str) -> None:
-    (message,) = get_protocol(name).look((12.0, 14.0), [], (), QUESTION)
+    (message,) = get_protocol(name).sub_agent_prompt((12.0, 14.0), [], (), QUESTION)
     assert "Which comes first?\nA. the dog\nB. the cat" in message.text
 
 
@@ -170,7 +170,7 @@ CALL = '<tool_call>{"name": "crop_video", "arguments": {}}</tool_call>'
 @ALL
 def test_only_protocols_with_tools_read_calls(name: str) -> None:
     protocol = get_protocol(name)
-    assert len(protocol.parse(CALL)) == protocol.calls_tools
+    assert len(protocol.parse_calls(CALL)) == protocol.calls_tools
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_only_protocols_with_tools_read_calls(name: str) -> None:
     ids=["block", "after a thought", "words", "cut in its thoughts", "empty block", "nothing"],
 )
 def test_what_ends_an_episode(response: str, answers: dict[str, str]) -> None:
-    read = {name: get_protocol(name).read(response, QUESTION) for name in PROTOCOLS}
+    read = {name: get_protocol(name).extract_answer(response, QUESTION) for name in PROTOCOLS}
     assert {name: reading.text for name, reading in read.items() if reading is not None} == answers
 
 
@@ -210,12 +210,12 @@ said = get_protocol("direct").question_text
 @pytest.mark.parametrize(
     ("method", "changed"),
     [
-        ("timed", lambda self, frames: [part for frame in frames for part in (f"[{frame.time}]", frame)]),
+        ("frame_parts", lambda self, frames: [part for frame in frames for part in (f"[{frame.time}]", frame)]),
         ("question_text", lambda self, question: "Q?" if question.kind == "grounding" else said(question)),
         ("question_text", lambda self, question: said(question) if question.kind == "grounding" else "Q?"),
         ("subtitle_text", lambda self, subtitles: "subtitles"),
-        ("told_parts", lambda self, told: ["evidence"]),
-        ("ask_answer", lambda self, question: [Message(role="user", parts=["answer!"])]),
+        ("result_parts", lambda self, told: ["evidence"]),
+        ("ask_for_answer", lambda self, question: [Message(role="user", parts=["answer!"])]),
         ("tools", lambda self: [{"name": "zoom"}]),
     ],
     ids=["frame times", "span", "question", "subtitles", "evidence", "asking", "tools"],
@@ -230,4 +230,4 @@ def test_a_protocol_that_there_is_not_names_those_there_are() -> None:
     with pytest.raises(SettingsError) as raised:
         get_protocol("longvt")
     assert str(raised.value) == "setting protocol: there is no 'longvt'; there are paravt, tools, reasoning, direct"
-    assert all(isinstance(get_protocol(name), Protocol) for name in PROTOCOLS)
+    assert all(isinstance(get_protocol(name), ChatProtocol) for name in PROTOCOLS)

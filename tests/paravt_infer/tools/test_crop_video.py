@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paravt_infer.tools import TOOLS, CallFault, Fault, ParsedCall, Window
+from paravt_infer.tools import TOOLS, ParsedCall, ToolCallError, Window
+from paravt_infer.tools import ToolCallFault as Fault
 
 CROP = TOOLS["crop_video"]
 DURATION = 60.0
@@ -21,8 +22,8 @@ def by_position(*values: Any, **arguments: Any) -> ParsedCall:
     return ParsedCall(raw="", name="crop_video", positional=values, arguments=arguments, syntax="tool_code")
 
 
-def fault(call: ParsedCall) -> CallFault:
-    with pytest.raises(CallFault) as raised:
+def fault(call: ParsedCall) -> ToolCallError:
+    with pytest.raises(ToolCallError) as raised:
         CROP.window(call, DURATION)
     assert "\n" not in str(raised.value)
     return raised.value
@@ -111,7 +112,7 @@ def test_an_end_beyond_the_video_is_moved_to_its_end_and_recorded(start: float, 
         "end negative", "empty", "backwards", "backwards beyond", "beyond", "far beyond",
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_a_window_has_a_name(call: ParsedCall, name: Fault, says: str) -> None:
+def test_what_is_wrong_with_a_window_has_a_name(call: ParsedCall, name: ToolCallFault, says: str) -> None:
     raised = fault(call)
     assert raised.fault is name
     assert says in str(raised)
@@ -150,7 +151,7 @@ def test_any_two_values_are_a_window_in_the_video_or_a_fault(
     call = by_name(start_time=start, end_time=end) if named else by_position("v.mp4", start, end)
     try:
         window = CROP.window(call, duration)
-    except CallFault as error:
+    except ToolCallError as error:
         assert str(error)
         assert len(str(error).splitlines()) == 1
     else:

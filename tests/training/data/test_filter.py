@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from paravt_infer.questions import Question
-from paravt_infer.rollout import Rollout, save
+from paravt_infer.rollout import Rollout, save_rollouts
 from paravt_training.data.filter import FilterCounts, RolloutAnswer, filtered, read_answers
 from paravt_training.data.rows import BadRow, ConversationRow
 
@@ -63,7 +63,7 @@ def test_rollouts_are_read_as_they_were_saved_and_failures_answer_nothing(tmp_pa
         Rollout(question=question, status="failed", error="no such file"),
         Rollout(question=question.model_copy(update={"id": "other"}), status="cancelled"),
     ]
-    save(made, tmp_path / f"r.{ending}")
+    save_rollouts(made, tmp_path / f"r.{ending}")
     assert read_answers(tmp_path / f"r.{ending}") == {
         "q": [RolloutAnswer(answer="B", options=OPTIONS), RolloutAnswer(answer=None, options=OPTIONS)]
     }

@@ -85,7 +85,7 @@ def test_calls_in_a_field_of_their_own_are_written_as_the_model_writes_them(tmp_
     said = {"role": "assistant", "content": "<think>x</think>\n", "tool_calls": [call]}
     source = ParquetSource(_write(tmp_path / "a.parquet", [[{"role": "user", "content": "q"}, said]]), 32)
     text = source.conversation(0, TraceMix()).messages[1].text
-    assert get_protocol("paravt").parse(text)[0].arguments == {"start_time": 1.0, "end_time": 2.0}
+    assert get_protocol("paravt").parse_calls(text)[0].arguments == {"start_time": 1.0, "end_time": 2.0}
 
 
 def test_a_bad_row_is_named_and_the_others_are_used(tmp_path: Path, start: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from paravt_infer.protocols.calls import parse_calls
 from paravt_infer.questions import Question
-from paravt_infer.rollout import Evidence, Generated, Rollout, Turn
+from paravt_infer.rollout import Evidence, GenerationRecord, Rollout, Turn
 from paravt_training.grpo.objective import ObjectiveConfig, advantages
 from paravt_training.grpo.prompts import Prompt
 from paravt_training.grpo.rollouts import RolloutGroup
@@ -118,7 +118,7 @@ def test_form_is_measured_alike_whatever_a_run_pays_for() -> None:
 
 def test_staleness_counts_versions_of_all_who_spoke() -> None:
     old = rollout(THOUGHT + call_text(1, 2), THOUGHT + "<answer>B</answer>", version="5")
-    old.evidence[0].sub_agent = Generated(output_ids=[1], weight_version="4")
+    old.evidence[0].sub_agent = GenerationRecord(output_ids=[1], weight_version="4")
     values = batch_values([group(old, rollout("<answer>B</answer>", version="6"))], advantages([[1, 0]], _C), version=6)
     assert (values["staleness/mean"], values["staleness/most"]) == (1.0, 2)
     assert batch_values([], advantages([], _C), version=6)["staleness/most"] == 0

@@ -18,8 +18,8 @@ from paravt_cli.main import app
 from paravt_infer.backends.base import Request
 from paravt_infer.backends.launch import Server
 from paravt_infer.errors import BackendError, SettingsError
-from paravt_infer.model import load_part
-from paravt_infer.rollout import Rollout, load
+from paravt_infer.model import load_pretrained
+from paravt_infer.rollout import Rollout, load_rollouts
 from paravt_training.grpo.recipe import load_grpo_recipe
 from paravt_training.grpo.trainer import GrpoTrainer, Idle
 from paravt_training.grpo.trajectory import with_advantage
@@ -36,7 +36,7 @@ def metrics(folder: Path) -> list[dict[str, Any]]:
 
 def rollouts(folder: Path, step: int) -> list[Rollout]:
     """Those that update number `step` (from 0) learned from."""
-    return list(load(folder / f"run/rollouts/step-{step:06}.jsonl"))
+    return list(load_rollouts(folder / f"run/rollouts/step-{step:06}.jsonl"))
 
 
 def generated(made: Sequence[Rollout]) -> list[list[int]]:
@@ -111,7 +111,7 @@ def test_a_step_writes_what_the_paper_looks_at(whole: Path) -> None:
 
 def test_the_think_prefix_is_fed_and_the_model_that_comes_out_is_one(whole: Path) -> None:
     assert all(turn.prefix == "<think>\n" for rollout in rollouts(whole, 0) for turn in rollout.turns)
-    network = load_part(str(whole / "run/export"), "AutoModelForImageTextToText", dtype="auto")
+    network = load_pretrained(str(whole / "run/export"), "AutoModelForImageTextToText", dtype="auto")
     assert network.dtype == torch.float32
     learned, start = (load_file(folder / "model.safetensors") for folder in (whole / "run/export", MINI))
     moved = [name for name, tensor in learned.items() if not torch.equal(tensor, start[name].float())]

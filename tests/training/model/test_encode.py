@@ -57,7 +57,7 @@ def test_the_ids_are_those_that_the_engine_feeds(encoder: Encoder, kind: str) ->
                 waiting.append(message)
                 continue
             fed = talk.feed(waiting, tools=conversation.tools, prefix="")
-            output = chat.text_ids(message.text) + ([] if said.stopped else [end])
+            output = chat.encode_text(message.text) + ([] if said.stopped else [end])
             talk.hear(Turn(output_ids=output, text=message.text), [])
             learned += [IGNORED] * sum(4 if one == image else 1 for one in fed) + output
             waiting = []
@@ -90,7 +90,7 @@ def test_a_think_prefix_is_the_beginning_of_what_is_learned(encoder: Encoder) ->
     trace = trace_at(5, "train", 1, Mix(**{**NONE, "parallel": 1}))
     text = trace.messages[2].text
     chat = encoder.chat
-    assert chat.text_ids("<think>\n") + chat.text_ids(text.removeprefix("<think>\n")) == chat.text_ids(text)
+    assert chat.encode_text("<think>\n") + chat.encode_text(text.removeprefix("<think>\n")) == chat.encode_text(text)
 
 
 @pytest.mark.parametrize("sizes", [[(64, 64)] * 3, [(64, 96), (32, 64), (64, 96)]])

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from paravt_infer.model import load_part
+from paravt_infer.model import load_pretrained
 from paravt_training.data.sources import WorldSource
 from paravt_training.model.attention import attend, use_packed_attention
 from paravt_training.model.encode import IGNORED, EncodedSample, Encoder
@@ -25,12 +25,12 @@ def samples(start: Path) -> list[EncodedSample]:
 @pytest.fixture(scope="module")
 def plain(start: Path) -> Any:
     """The model as transformers has it."""
-    return load_part(str(start), "AutoModelForImageTextToText", dtype=torch.float32).eval()
+    return load_pretrained(str(start), "AutoModelForImageTextToText", dtype=torch.float32).eval()
 
 
 @pytest.fixture
 def learner(start: Path) -> Learner:
-    model = load_part(str(start), "AutoModelForImageTextToText", dtype=torch.float32)
+    model = load_pretrained(str(start), "AutoModelForImageTextToText", dtype=torch.float32)
     use_packed_attention(model)
     return Learner(model)
 

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from paravt_cli.plan import plan
 from paravt_infer.errors import SettingsError
-from paravt_infer.model import load_part
+from paravt_infer.model import load_pretrained
 from paravt_infer.settings import Settings
 from paravt_training.grpo.recipe import GrpoRecipe
 from paravt_training.model.attention import use_packed_attention
@@ -105,7 +105,7 @@ def test_published_models_have_the_parameters_they_are_named_for(size: str, exac
 
 def test_the_small_models_counts_are_those_of_the_one_that_is_built(tmp_path: Path) -> None:
     shape = MiniShape(layers=3, hidden=48, heads=2, kv_heads=1, vision_layers=1, vision_hidden=32, vision_heads=1)
-    built = load_part(str(build_mini(tmp_path, shape)), "AutoModelForImageTextToText")
+    built = load_pretrained(str(build_mini(tmp_path, shape)), "AutoModelForImageTextToText")
     counted = ModelSizes.of(config_of("mini", shape, 64), "mini")
     assert counted.total == sum(parameter.numel() for parameter in built.parameters())
     tower = sum(p.numel() for name, p in built.model.visual.named_parameters() if "merger" not in name)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paravt_infer.chat import Chat
+from paravt_infer.chat import ChatTemplate
 from paravt_infer.model import load_model_files
 from paravt_training.rewards.extras import contrasts, structural_mask
 from tests.fixtures.responses import call_text
@@ -14,7 +14,7 @@ from tests.fixtures.reward_records import ANSWER, THOUGHT
 
 
 @pytest.fixture(scope="module", params=["tiny", "start"])
-def chat(request: pytest.FixtureRequest) -> Chat:
+def chat(request: pytest.FixtureRequest) -> ChatTemplate:
     model: Path = request.getfixturevalue(request.param)
     return load_model_files(str(model)).chat
 
@@ -29,8 +29,8 @@ def chat(request: pytest.FixtureRequest) -> Chat:
         ("", []),
     ],
 )
-def test_the_mask_covers_tags_and_nothing_far_from_them(chat: Chat, text: str, tags: list[str]) -> None:
-    ids = [*chat.text_ids(text), chat.end_ids[0]]
+def test_the_mask_covers_tags_and_nothing_far_from_them(chat: ChatTemplate, text: str, tags: list[str]) -> None:
+    ids = [*chat.encode_text(text), chat.end_ids[0]]
     mask = structural_mask(ids, chat)
     assert len(mask) == len(ids)
     masked = "".join(chat.decode([token]) for token, hidden in zip(ids, mask, strict=True) if hidden)
@@ -40,7 +40,7 @@ def test_the_mask_covers_tags_and_nothing_far_from_them(chat: Chat, text: str, t
     assert mask[-1] is False
 
 
-def test_no_tokens_have_no_mask(chat: Chat) -> None:
+def test_no_tokens_have_no_mask(chat: ChatTemplate) -> None:
     assert structural_mask([], chat) == []
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from paravt_infer.questions import read_subtitles, shown_at
+from paravt_infer.questions import read_subtitles, subtitles_at
 from paravt_infer.times import parse_time
 from paravt_infer.video.readers import read_index
 from paravt_training.world.questions import SPLITS as WORLD_SPLITS
@@ -104,7 +104,7 @@ def test_subtitles_are_shown_at_the_frames_that_are_looked_at(folder: Path) -> N
     assert [(line.start, line.end, line.text) for line in lines] == [
         (event.start, event.end, f"Now a {event.name}.") for event in events
     ]
-    assert shown_at(lines, [events[1].start + 1]) == [lines[1]]
+    assert subtitles_at(lines, [events[1].start + 1]) == [lines[1]]
 
 
 def test_writing_again_writes_the_same(folder: Path, tmp_path: Path) -> None:

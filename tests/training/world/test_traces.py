@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from paravt_infer.agent import Engine
-from paravt_infer.answers import read_answer, read_choice
+from paravt_infer.answers import extract_answer, extract_choice
 from paravt_infer.backends.base import Backend, Generation, Request
 from paravt_infer.chat import Message
 from paravt_infer.protocols import get_protocol
@@ -48,7 +48,7 @@ def spoken(trace: Trace) -> list[TraceMessage]:
 def test_calls_parse_back_into_the_windows_they_mean() -> None:
     for trace in MAIN:
         protocol = get_protocol(trace.protocol)
-        calls = [call for said in spoken(trace) for call in protocol.parse(said.text)]
+        calls = [call for said in spoken(trace) for call in protocol.parse_calls(said.text)]
         windows = [TOOLS[call.name].window(call, trace.scene.duration) for call in calls]
         assert tuple(window.span for window in windows) == trace.windows
         assert len(set(trace.windows)) == len(trace.windows) <= 5
@@ -60,7 +60,7 @@ def test_calls_parse_back_into_the_windows_they_mean() -> None:
 def test_forms_have_their_turns() -> None:
     for trace in MAIN:
         protocol = get_protocol(trace.protocol)
-        turns = [len(protocol.parse(said.text)) for said in spoken(trace)]
+        turns = [len(protocol.parse_calls(said.text)) for said in spoken(trace)]
         assert turns[-1] == 0
         if trace.form == "parallel":
             assert turns == [len(trace.windows), 0] and turns[0] >= 1
@@ -75,11 +75,11 @@ def test_the_last_turn_gives_the_right_answer() -> None:
     for trace in MAIN:
         assert trace.asked is not None
         final = spoken(trace)[-1].text
-        reading = read_answer(final)
+        reading = extract_answer(final)
         assert reading is not None
         options = trace.asked.question.options
         assert reading.text == options.get(trace.asked.answer, trace.asked.answer)  # a choice by its words
-        assert not options or read_choice(reading.text, options) == trace.asked.answer
+        assert not options or extract_choice(reading.text, options) == trace.asked.answer
         assert reading.source == ("last_line" if trace.protocol == "direct" else "answer_block")
         assert final.startswith("<think>\n") == (trace.protocol != "direct")
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 
-class Gate:
+class ReadWriteLock:
     """Many may be inside at once; closing it waits until all are out, and keeps new ones waiting.
 
     So no generation is begun under one set of weights and ended under another: a token's version is certain.
@@ -20,7 +20,7 @@ class Gate:
         self._one = asyncio.Lock()
 
     @asynccontextmanager
-    async def passing(self) -> AsyncGenerator[None, None]:
+    async def reading(self) -> AsyncGenerator[None, None]:
         while not self._open.is_set():
             await self._open.wait()
         self._inside += 1
@@ -33,7 +33,7 @@ class Gate:
                 self._empty.set()
 
     @asynccontextmanager
-    async def closed(self) -> AsyncGenerator[None, None]:
+    async def writing(self) -> AsyncGenerator[None, None]:
         """Alone inside, until the block ends."""
         async with self._one:
             self._open.clear()
