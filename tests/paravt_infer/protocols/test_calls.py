@@ -84,9 +84,7 @@ def test_blocks_are_read_in_order_and_each_on_its_own(response: str, expected: l
         "name a number", "arguments an array", "arguments null", "arguments an array in a string",
     ],
 )  # fmt: skip
-def test_a_block_that_is_no_call_says_what_is_wrong_and_what_to_write(
-    body: str, fault: ToolCallFault, says: str
-) -> None:
+def test_a_block_that_is_no_call_says_what_is_wrong_and_what_to_write(body: str, fault: Fault, says: str) -> None:
     (call,) = parse_calls(f"<tool_call>{body}</tool_call>")
     assert (call.fault, call.name, call.arguments) == (fault, "", {})
     assert says in call.message
@@ -108,7 +106,7 @@ def test_a_block_that_is_no_call_says_what_is_wrong_and_what_to_write(
     ],
     ids=["prose", "fence", "empty object beside", "left open", "open, then a block", "open, then a response", "both"],
 )
-def test_a_fault_of_form_is_got_over_and_told(response: str, repairs: list[ToolCallFault]) -> None:
+def test_a_fault_of_form_is_got_over_and_told(response: str, repairs: list[Fault]) -> None:
     call = parse_calls(response.replace("{}", '{"name": "crop_video", "arguments": {"start_time": 1}}', 1))[0]
     assert (call.fault, call.name, call.arguments) == (None, "crop_video", {"start_time": 1})
     assert list(call.repairs) == repairs

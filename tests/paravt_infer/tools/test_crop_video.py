@@ -112,7 +112,7 @@ def test_an_end_beyond_the_video_is_moved_to_its_end_and_recorded(start: float, 
         "end negative", "empty", "backwards", "backwards beyond", "beyond", "far beyond",
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_a_window_has_a_name(call: ParsedCall, name: ToolCallFault, says: str) -> None:
+def test_what_is_wrong_with_a_window_has_a_name(call: ParsedCall, name: Fault, says: str) -> None:
     raised = fault(call)
     assert raised.fault is name
     assert says in str(raised)
