@@ -20,10 +20,10 @@ from rich.progress import (
 )
 
 from paravt_cli import view
-from paravt_infer import rollout as rollouts
-from paravt_infer.agent import Engine
+from paravt_infer import rollout_files as rollouts
 from paravt_infer.backends import open_backend
 from paravt_infer.batch import Batch
+from paravt_infer.engine import Engine
 from paravt_infer.errors import BackendError, SettingsError
 from paravt_infer.questions import Question
 from paravt_infer.rollout import Rollout, rollout_to_json
@@ -151,7 +151,7 @@ class Asking:
                 device=self.device,
                 say=say,
             )
-            engine = Engine(backend, self.settings, store=VideoStore(DecodePool(reader=self.reader)))
+            engine = Engine(backend, self.settings, frame_source=VideoStore(DecodePool(reader=self.reader)))
             await engine.__aenter__()
         try:
             yield engine

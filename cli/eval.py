@@ -56,7 +56,7 @@ def evaluate(
 
     adapter_module, evaluation = lmms_eval_modules()
     include, roots = task_files(videos or [], fixture)
-    adapter = adapter_module.Paravt(
+    adapter = adapter_module.ParavtModel(
         model=model or None,
         server=";".join(server or []),
         backend=backend or None,

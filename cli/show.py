@@ -17,7 +17,7 @@ def show(
 
     from paravt_cli import view
     from paravt_infer.errors import SettingsError
-    from paravt_infer.rollout import load_rollouts
+    from paravt_infer.rollout_files import load_rollouts
 
     console = Console()
     rollouts = list(load_rollouts(file))

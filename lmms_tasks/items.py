@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from paravt_infer.errors import SettingsError
 from paravt_infer.questions import Question
 from paravt_infer.rollout import Rollout, rollout_from_json, rollout_to_json
-from paravt_infer.settings import validation_message
+from paravt_infer.schema import validation_message
 
 
 class Item(BaseModel):

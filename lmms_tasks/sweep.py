@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from lmms_tasks.items import write_whole
-from paravt_infer.agent import Engine
 from paravt_infer.backends import open_backend
+from paravt_infer.engine import Engine
 from paravt_infer.journal import Journal, ResumableRun
 from paravt_infer.questions import Question
 from paravt_infer.rollout import Rollout
@@ -47,7 +47,7 @@ class EngineSpec:
         """
         get_reader(self.reader)
         opened = open_backend(backend=self.backend, model=self.model, servers=self.servers, device=self.device)
-        async with Engine(opened, settings, store=VideoStore(DecodePool(reader=self.reader))) as engine:
+        async with Engine(opened, settings, frame_source=VideoStore(DecodePool(reader=self.reader))) as engine:
             yield engine
 
 

@@ -83,7 +83,7 @@ async def group_decodes(backend: Backend, video: str) -> tuple[int, int]:
     """Decodes that 8 episodes with the same calls on one video cost, overview and windows; and requests for frames."""
     async with Engine(backend) as engine:
         rollouts = [rollout async for rollout in engine.ask_many(_questions([video] * 8), concurrency=8)]
-        return engine.store.pool.decodes, sum(1 + len(rollout.evidence) for rollout in rollouts)
+        return engine.frame_source.pool.decodes, sum(1 + len(rollout.evidence) for rollout in rollouts)
 
 
 def start_up(*command: str) -> float:

@@ -16,7 +16,8 @@ __version__ = "0.1.0"
 
 # Loaded on first use, so that importing the package costs nothing of what is behind it.
 _HOME = {
-    "Engine": "agent",
+    "Engine": "engine",
+    "EngineSpec": "engine",
     "Question": "questions",
     "Settings": "settings",
     "Rollout": "rollout",

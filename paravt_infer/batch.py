@@ -7,11 +7,12 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
-from paravt_infer.agent import Engine
+from paravt_infer.engine import Engine
 from paravt_infer.errors import SettingsError
 from paravt_infer.journal import Journal, ResumableRun
 from paravt_infer.questions import Question
-from paravt_infer.rollout import Rollout, load_rollouts, save_rollouts
+from paravt_infer.rollout import Rollout
+from paravt_infer.rollout_files import load_rollouts, save_rollouts
 from paravt_infer.settings import Settings
 
 COLUMNS = ("id", "video", "question", "options", "subtitles", "kind")

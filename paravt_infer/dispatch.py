@@ -14,7 +14,7 @@ from paravt_infer.rollout import Evidence, FrameRef, GenerationRecord
 from paravt_infer.settings import Settings
 from paravt_infer.tools import TOOLS, ParsedCall, ToolCallError, ToolCallFault, Window
 from paravt_infer.video.sampling import FrameSizing, sample_times
-from paravt_infer.video.store import VideoStore
+from paravt_infer.video.source import FrameSource
 from paravt_infer.video.types import Frame
 
 CUT = " [cut]"
@@ -34,7 +34,7 @@ class EpisodeContext:
     settings: Settings
     protocol: ChatProtocol
     backend: Backend
-    store: VideoStore
+    frame_source: FrameSource
     sizing: FrameSizing
     changed: Callable[[], None]
     """Called whenever a call's record has changed."""
@@ -150,7 +150,7 @@ def _fail(record: Evidence, fault: ToolCallError) -> None:
 async def _decode(scene: EpisodeContext, window: Window) -> list[Frame]:
     settings = scene.settings
     times = sample_times(window.start, window.end, fps=settings.fps, limit=settings.window_frames)
-    return await scene.store.frames(scene.question.video, times, scene.sizing)
+    return await scene.frame_source.frames(scene.question.video, times, scene.sizing)
 
 
 async def _run(scene: EpisodeContext, record: Evidence, examine: Coroutine[Any, Any, None]) -> None:

@@ -1,12 +1,15 @@
-"""The errors a user can meet. Each message is one line: what, where, how to mend it."""
+"""The errors a user can meet. Each message is one line: what is wrong, where, and how to fix it."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 
 class ParavtError(Exception):
-    """Base of every error that the user, not the program, can mend. The command prints it and exits 1."""
+    """Base of every error that the user can fix. The command prints it and exits with 1."""
 
 
 class VideoError(ParavtError):
-    """A video cannot be read: missing, empty, truncated, not a video, or its decoding was late."""
+    """A video cannot be read: missing, empty, truncated, not a video, or decoding timed out."""
 
 
 class ModelError(ParavtError):
@@ -14,12 +17,31 @@ class ModelError(ParavtError):
 
 
 class SettingsError(ParavtError):
-    """A setting or an input row names something that does not exist or does not fit."""
+    """A setting, a path or an input row is wrong."""
 
 
 class BackendError(ParavtError):
-    """The backend answered no, or not at all, and asking again would not help (or has not helped)."""
+    """The backend refused the request, or failed after every retry."""
 
 
 class ContextLimitError(BackendError):
-    """The prompt and the tokens asked for do not fit the model's context."""
+    """The prompt and the requested tokens do not fit the model's context."""
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """How an error about an unknown name ends: the nearest known name, else all of them.
+
+    >>> suggestion("famres", ["frames", "fps"]), suggestion("x", ["frames", "fps"]), suggestion("x", [])
+    ("; did you mean 'frames'?", '; choose from frames, fps', '')
+    """
+    names = list(known)
+    near = get_close_matches(name, names, n=1)
+    if near:
+        return f"; did you mean {near[0]!r}?"
+    return f"; choose from {', '.join(names)}" if names else ""
+
+
+def first_line(error: BaseException, *, limit: int = 200) -> str:
+    """An exception's message cut to one line; its type's name where it has no message."""
+    lines = str(error).strip().splitlines()
+    return lines[0][:limit] if lines else type(error).__name__

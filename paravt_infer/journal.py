@@ -9,7 +9,7 @@ from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from paravt_infer.agent import Engine
+from paravt_infer.engine import Engine
 from paravt_infer.errors import SettingsError
 from paravt_infer.model import folder_fingerprint
 from paravt_infer.protocols import get_protocol
@@ -108,7 +108,7 @@ class ResumableRun:
         self.settings = settings or engine.settings
         backend = engine.backend
         about = _about(
-            self.settings, backend.name, backend.model, folder_fingerprint(backend.model), engine.store.pool.reader
+            self.settings, backend.name, backend.model, folder_fingerprint(backend.model), engine.frame_source.name
         )
         self.keys = [_key(question, _size(question.video), about) for question in questions]
         self.questions = dict(zip(self.keys, questions, strict=True))

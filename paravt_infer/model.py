@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from paravt_infer.chat import ChatTemplate
-from paravt_infer.errors import ModelError
+from paravt_infer.errors import ModelError, first_line
+from paravt_infer.video.sampling import visual_tokens
+from paravt_infer.video.types import Frame
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +28,10 @@ class ModelFiles:
     """The fewest pixels the model's own image processor leaves alone."""
     max_pixels: int
     context_limit: int | None
+
+    def visual_tokens(self, frame: Frame) -> int:
+        """What one placeholder stands for, once the frame is in its place."""
+        return visual_tokens(frame.width, frame.height, self.multiple)
 
 
 @lru_cache(maxsize=8)
@@ -95,17 +101,12 @@ def _reason(model: str, local: bool, error: Exception) -> str:
     if isinstance(error, MemoryError) or "out of memory" in text.lower() or "can't allocate memory" in text.lower():
         return f"{model}: not enough memory to load it; use a smaller model, a GPU with more, or --server"
     if local:
-        return f"{model}: not a model folder that transformers can load ({_first_line(error)})"
+        return f"{model}: not a model folder that transformers can load ({first_line(error)})"
     if "GatedRepo" in text or "401" in text:
         return f"{model}: the hub has no such model, or it is not yours to read; check the name, or `hf auth login`"
     if "RepositoryNotFound" in text or "404" in text:
         return f"{model}: the hub has no such model; check the name"
     return f"{model}: not in the local cache, and the model hub cannot be reached; name a folder, or check the network"
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0][:200] if lines else type(error).__name__
 
 
 def folder_fingerprint(model: str) -> str:

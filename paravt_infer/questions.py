@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from paravt_infer.errors import SettingsError
-from paravt_infer.settings import validation_message
+from paravt_infer.schema import validation_message
 
 
 class Question(BaseModel):

@@ -1,29 +1,22 @@
-"""The record of an episode: every token, turn, call and time, to JSON and Parquet and back without loss.
+"""The record of an episode: every token, turn, call and time, to JSON and back without loss.
 
-What happened is read from here, never guessed from text.
+What happened is read from here, never guessed from text. `paravt_infer.rollout_files` writes and reads files of it.
 """
 
-import contextlib
-from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
 from paravt_infer.errors import SettingsError
 from paravt_infer.questions import Question
-from paravt_infer.settings import Settings, validation_message
+from paravt_infer.schema import RecordModel, validation_message
+from paravt_infer.settings import Settings
 
 SCHEMA_VERSION = 1
 
 
-class _Record(BaseModel):
-    # Infinities and NaN survive JSON as strings: a log-probability can be -inf.
-    model_config = ConfigDict(use_attribute_docstrings=True, ser_json_inf_nan="strings", extra="forbid")
-
-
-class FrameRef(_Record):
+class FrameRef(RecordModel):
     """A frame that was looked at. Never its pixels."""
 
     time: float
@@ -36,7 +29,7 @@ class FrameRef(_Record):
     """Names the pixels."""
 
 
-class GenerationRecord(_Record):
+class GenerationRecord(RecordModel):
     """One request to the backend: what was fed since the last one, and what came back."""
 
     fed_ids: list[int] = []
@@ -81,7 +74,7 @@ class Turn(GenerationRecord):
         return self.prefix + self.text
 
 
-class Evidence(_Record):
+class Evidence(RecordModel):
     """One tool call and what it returned."""
 
     turn: int
@@ -113,7 +106,7 @@ class Evidence(_Record):
     seconds: float = 0.0
 
 
-class Usage(_Record):
+class Usage(RecordModel):
     """Tokens and seconds of the whole episode. `paravt_infer.budget` fills it."""
 
     prompt_tokens: int = 0
@@ -138,7 +131,7 @@ class Usage(_Record):
     """The longest chain of decoding and generation: what a loop without any cost of its own would take."""
 
 
-class VideoRecord(_Record):
+class VideoRecord(RecordModel):
     """The video as probed."""
 
     path: str
@@ -151,13 +144,13 @@ class VideoRecord(_Record):
     size_bytes: int
 
 
-class ProtocolRecord(_Record):
+class ProtocolRecord(RecordModel):
     name: str
     checksum: str
     """SHA-256 of everything the protocol says and reads."""
 
 
-class BackendRecord(_Record):
+class BackendRecord(RecordModel):
     name: str = ""
     model: str = ""
     fingerprint: str = ""
@@ -168,7 +161,7 @@ class BackendRecord(_Record):
     notes: list[str] = []
 
 
-class Rollout(_Record):
+class Rollout(RecordModel):
     """One question answered, or not, and how."""
 
     answer: str | None = None
@@ -216,16 +209,16 @@ def rollout_to_json(rollout: Rollout, *, indent: int | None = None) -> str:
     try:
         return rollout.model_dump_json(indent=indent)
     except PydanticSerializationError:
-        return Rollout.model_validate(_utf8(rollout.model_dump())).model_dump_json(indent=indent)
+        return Rollout.model_validate(as_utf8(rollout.model_dump())).model_dump_json(indent=indent)
 
 
-def _utf8(value: Any) -> Any:
+def as_utf8(value: Any) -> Any:
     """`value` with its texts as UTF-8 can hold them: a file's name or a server's JSON may have half a pair."""
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, dict):
-        return {_utf8(key): _utf8(item) for key, item in value.items()}
-    return [_utf8(item) for item in value] if isinstance(value, (list, tuple)) else value
+        return {as_utf8(key): as_utf8(item) for key, item in value.items()}
+    return [as_utf8(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def rollout_from_json(text: str | bytes, *, where: str = "rollout") -> Rollout:
@@ -234,106 +227,3 @@ def rollout_from_json(text: str | bytes, *, where: str = "rollout") -> Rollout:
         return Rollout.model_validate_json(text)
     except ValidationError as error:
         raise SettingsError(f"{where}: not a saved rollout ({validation_message(error, 'field')})") from None
-
-
-_COLUMNS = ("id", "status", "answer", "error", "started_at")
-
-
-def _row(rollout: Rollout) -> dict[str, Any]:
-    row = {name: getattr(rollout, name) for name in _COLUMNS} | {
-        "question_id": rollout.question.id,
-        "video": rollout.question.video,
-        "question": rollout.question.text,
-        "calls": len(rollout.evidence),
-        "turns": len(rollout.turns),
-        "prompt_tokens": rollout.usage.prompt_tokens,
-        "output_tokens": rollout.usage.output_tokens,
-        "seconds": rollout.usage.seconds,
-        # The whole record as one JSON string: nothing is lost to a column type, as in the paper's own data.
-        "rollout": rollout_to_json(rollout),
-    }
-    return {name: _utf8(value) for name, value in row.items()}
-
-
-def _schema() -> Any:
-    import pyarrow as pa
-
-    return pa.schema(
-        [(name, pa.string()) for name in (*_COLUMNS, "question_id", "video", "question")]
-        + [(name, pa.int64()) for name in ("calls", "turns", "prompt_tokens", "output_tokens")]
-        + [("seconds", pa.float64()), ("rollout", pa.string())]
-    )
-
-
-def save_rollouts(rollouts: Rollout | Iterable[Rollout], path: str | Path) -> None:
-    """Write rollouts to ``.parquet``, ``.jsonl`` or, one alone, ``.json``; whole or not at all.
-
-    Raises:
-        SettingsError: another ending, several rollouts for ``.json``, or the folder cannot be written.
-    """
-    path = Path(path)
-    many = [rollouts] if isinstance(rollouts, Rollout) else list(rollouts)
-    if path.suffix not in (".json", ".jsonl", ".parquet"):
-        raise SettingsError(f"{path}: a rollout is saved as .json, .jsonl or .parquet")
-    if path.suffix == ".json" and len(many) != 1:
-        raise SettingsError(f"{path}: .json holds one rollout; use .jsonl or .parquet for {len(many)}")
-    scratch = path.with_name(f".{path.name}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.suffix == ".parquet":
-            import pyarrow as pa
-            import pyarrow.parquet as pq
-
-            table = pa.Table.from_pylist([_row(rollout) for rollout in many], schema=_schema())
-            pq.write_table(table, scratch, compression="zstd")
-        elif path.suffix == ".json":
-            scratch.write_text(rollout_to_json(many[0], indent=1) + "\n", encoding="utf-8")
-        else:
-            scratch.write_text("".join(rollout_to_json(rollout) + "\n" for rollout in many), encoding="utf-8")
-        scratch.replace(path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            scratch.unlink(missing_ok=True)
-        reason = error.strerror or type(error).__name__
-        raise SettingsError(f"{path}: cannot be written ({reason}); name another place") from None
-
-
-def load_rollouts(path: str | Path) -> Iterator[Rollout]:
-    """The rollouts of a file that `save_rollouts` wrote.
-
-    Raises:
-        SettingsError: no such file, or not one of rollouts; names the line or row.
-    """
-    path = Path(path)
-    if not path.is_file():
-        raise SettingsError(f"{path}: no such file; check the path")
-    if path.suffix == ".parquet":
-        for number, text in enumerate(_parquet_texts(path), 1):
-            yield rollout_from_json(text, where=f"{path}, row {number}")
-        return
-    try:
-        with path.open(encoding="utf-8", newline="\n") as file:
-            if path.suffix != ".jsonl":
-                yield rollout_from_json(file.read(), where=str(path))
-                return
-            for number, line in enumerate(file, 1):
-                if line.strip():
-                    yield rollout_from_json(line, where=f"{path}, line {number}")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path}: cannot be read as UTF-8 text ({error})") from None
-
-
-def _parquet_texts(path: Path) -> Iterator[str]:
-    """The column of whole records."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        with pq.ParquetFile(path) as file:
-            if "rollout" not in file.schema_arrow.names:
-                raise SettingsError(f"{path}: not a Parquet file of rollouts (it has no column rollout)")
-            for batch in file.iter_batches(batch_size=64, columns=["rollout"]):
-                yield from (str(text) for text in batch.column("rollout").to_pylist())
-    except (pa.ArrowException, OSError) as error:
-        reason = str(error).splitlines()[0]
-        raise SettingsError(f"{path}: not a Parquet file of rollouts ({reason})") from None

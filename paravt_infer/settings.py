@@ -1,19 +1,17 @@
 """How an episode is run: every choice that can change its outcome, checked when it is made."""
 
-import re
-from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from paravt_infer.errors import SettingsError
+from paravt_infer.schema import FrozenModel, validation_message
 
 
-class Settings(BaseModel):
+class Settings(FrozenModel):
     """The settings of an episode. Numbers are the paper's (section 4.1 and Table 4) unless a line says otherwise."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+    model_config = ConfigDict(allow_inf_nan=False)
 
     protocol: str = "paravt"
     """How the model is spoken to: a name in `paravt_infer.protocols`."""
@@ -83,36 +81,3 @@ class Settings(BaseModel):
             return cls(**values)
         except ValidationError as error:
             raise SettingsError(validation_message(error, "setting", known=cls.model_fields)) from None
-
-
-def validation_message(error: ValidationError, what: str, *, known: Iterable[str] = ()) -> str:
-    """The first complaint of a validation error as one line.
-
-    >>> try:
-    ...     Settings(frames=0)
-    ... except ValidationError as error:
-    ...     print(validation_message(error, "setting"))
-    setting frames: must be at least 1, not 0
-
-    Args:
-        what: what the fields are to the reader: setting, question, field.
-        known: the names there are, for one that there is not.
-    """
-    fault = error.errors()[0]
-    name, kind = ".".join(str(part) for part in fault["loc"]), fault["type"]
-    place = f"{what} {name}: " if name else ""
-    if kind == "missing":
-        return f"{place}is missing"
-    if kind == "extra_forbidden":
-        near = get_close_matches(name, list(known), n=1)
-        there = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}" if known else ""
-        return f"{place}there is none of this name{there}"
-    if kind == "value_error":  # a check of our own: its words say it all
-        return f"{place}{fault['ctx']['error']}"
-    message = re.sub(r"^[A-Z][a-z]+ should ", "must ", fault["msg"])
-    message = re.sub(r", (?:unable|got) .*", "", message)
-    message = message.replace("greater than or equal to", "at least").replace("less than or equal to", "at most")
-    if kind == "json_invalid":  # its input is the whole text
-        return f"{place}{message}"
-    given = repr(fault["input"])
-    return f"{place}{message}, not {given if len(given) <= 80 else given[:80] + '...'}"

@@ -16,7 +16,7 @@ from lmms_tasks.items import load_rows
 from paravt_infer import bundled
 from paravt_infer.journal import Journal, rollout_key
 from paravt_infer.protocols import PROTOCOLS, get_protocol
-from paravt_infer.rollout import load_rollouts
+from paravt_infer.rollout_files import load_rollouts
 from paravt_training.data.manifest import load_manifest
 from paravt_training.grpo.recipe import load_grpo_recipe
 from paravt_training.plan.sizes import load_any_recipe

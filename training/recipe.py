@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from paravt_infer import bundled
 from paravt_infer.errors import SettingsError
-from paravt_infer.settings import validation_message
+from paravt_infer.schema import validation_message
 
 FOLDER = Path(__file__).parent / "recipes"
 R = TypeVar("R", bound=BaseModel)

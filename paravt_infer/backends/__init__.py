@@ -1,11 +1,11 @@
 """What turns tokens into tokens: `sglang`, `transformers` (in this process), `openai` (any compatible endpoint)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 
 from paravt_infer import bundled
 from paravt_infer.backends.base import Backend
-from paravt_infer.errors import SettingsError
+from paravt_infer.errors import SettingsError, suggestion
 
 BACKENDS = ("sglang", "transformers", "openai")
 
@@ -17,6 +17,10 @@ def open_backend(
     servers: Sequence[str] = (),
     device: str | None = None,
     api_key: str | None = None,
+    max_batch: int | None = None,
+    gpus: Sequence[int] = (),
+    server_arguments: Sequence[str] = (),
+    server_environment: Mapping[str, str] | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Backend:
     """The backend for what was named; not started yet (`Engine` starts it).
@@ -27,13 +31,15 @@ def open_backend(
         model: folder or hub id. For `openai` the endpoint's name of it. The bundled checkpoint, in this process,
             where neither it nor a server is named.
         servers: base URLs, several for more than one machine.
+        max_batch: requests that `transformers` runs together at most.
+        gpus, server_arguments, server_environment: of servers that are started here.
         say: told what a started server is doing.
 
     Raises:
         SettingsError: the names do not fit together; says which.
     """
     if backend is not None and backend not in BACKENDS:
-        raise SettingsError(f"backend {backend!r} does not exist; there are {', '.join(BACKENDS)}")
+        raise SettingsError(f"unknown backend {backend!r}{suggestion(backend, BACKENDS)}")
     if not model and not servers and backend in (None, "transformers"):
         model, backend = str(bundled.checkpoint_path()), "transformers"
     if backend is None:
@@ -41,9 +47,9 @@ def open_backend(
     if backend == "transformers":
         if servers:
             raise SettingsError("backend transformers runs in this process and takes no server; leave one out")
-        from paravt_infer.backends.transformers import TransformersBackend
+        from paravt_infer.backends.transformers import MAX_BATCH, TransformersBackend
 
-        return TransformersBackend(_needed(model, backend), device=device)
+        return TransformersBackend(_needed(model, backend), device=device, max_batch=max_batch or MAX_BATCH)
     if backend == "openai":
         from paravt_infer.backends.openai import OpenAIBackend
 
@@ -61,7 +67,9 @@ def open_backend(
         )
     from paravt_infer.backends.launch import LaunchedSGLangBackend
 
-    return LaunchedSGLangBackend(_needed(model, backend), say=say)
+    return LaunchedSGLangBackend(
+        _needed(model, backend), gpus=gpus, arguments=server_arguments, environment=server_environment, say=say
+    )
 
 
 def can_start_server() -> bool:

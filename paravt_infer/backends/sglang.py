@@ -6,12 +6,13 @@ import contextlib
 import re
 import uuid
 import zlib
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import httpx
+from cachetools import LRUCache
 
 from paravt_infer.backends.base import Backend, Generation, Request, processor_sizing
 from paravt_infer.backends.broadcast import WeightGroup, buckets
@@ -53,7 +54,7 @@ class SGLangBackend(Backend):
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=256),
         )
         self._busy: Counter[str] = Counter()
-        self._homes: OrderedDict[str, str] = OrderedDict()
+        self._homes: LRUCache[str, str] = LRUCache(STICKY)
         self._files: ModelFiles | None = None
         self._bounds = (1, 1 << 30)
         self._versions: dict[str, str] = {}
@@ -149,14 +150,11 @@ class SGLangBackend(Backend):
     def _pick(self, affinity: str, avoid: str | None) -> str:
         home = self._homes.get(affinity) if affinity else None
         if home and home != avoid:
-            self._homes.move_to_end(affinity)
             return home
         candidates = [s for s in self._servers if s != avoid] or self._servers
         server = min(candidates, key=lambda s: self._busy[s])
         if affinity:
             self._homes[affinity] = server
-            if len(self._homes) > STICKY:
-                self._homes.popitem(last=False)
         return server
 
     async def generate(self, request: Request) -> Generation:
@@ -165,7 +163,7 @@ class SGLangBackend(Backend):
 
     async def _generate(self, request: Request) -> Generation:
         assert self._files is not None and self.chat is not None, "start() comes first"
-        visual = [self._visual_tokens(frame.width, frame.height) for frame in request.frames]
+        visual = [self._files.visual_tokens(frame) for frame in request.frames]
         expected = len(request.ids) + sum(visual) - len(visual)
         sampling = self.fit_to_context(request.sampling, expected)
         body: dict[str, Any] = {
@@ -230,10 +228,6 @@ class SGLangBackend(Backend):
             server=server,
             attempts=tried,
         )
-
-    def _visual_tokens(self, width: int, height: int) -> int:
-        assert self._files is not None
-        return (width // self._files.multiple) * (height // self._files.multiple)
 
     async def _send(self, server: str, body: dict[str, Any]) -> dict[str, Any]:
         self._busy[server] += 1

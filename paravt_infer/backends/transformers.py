@@ -9,7 +9,7 @@ from typing import Any
 
 from paravt_infer.backends.base import Backend, Generation, Request, SamplingParams, processor_sizing
 from paravt_infer.backends.rwlock import ReadWriteLock
-from paravt_infer.errors import BackendError, ModelError
+from paravt_infer.errors import BackendError, ModelError, first_line
 from paravt_infer.model import ModelFiles, load_model_files, load_pretrained
 from paravt_infer.video.sampling import FrameSizing
 
@@ -70,8 +70,9 @@ class TransformersBackend(Backend):
         try:
             return network.to(device).eval()
         except (RuntimeError, AssertionError) as error:
-            line = str(error).strip().splitlines()[0][:200]
-            raise ModelError(f"{self.model}: cannot be put on {device} ({line}); try --device cpu") from None
+            raise ModelError(
+                f"{self.model}: cannot be moved to {device} ({first_line(error)}); try --device cpu"
+            ) from None
 
     def sizing(self, min_pixels: int, max_pixels: int) -> FrameSizing:
         assert self._files is not None, "start() comes first"
@@ -94,8 +95,7 @@ class TransformersBackend(Backend):
 
     async def _generate(self, request: Request) -> Generation:
         assert self._files is not None, "start() comes first"
-        multiple = self._files.multiple
-        visual = sum((frame.width // multiple) * (frame.height // multiple) for frame in request.frames)
+        visual = sum(map(self._files.visual_tokens, request.frames))
         prompt_tokens = len(request.ids) + visual - len(request.frames)
         sampling = self.fit_to_context(request.sampling, prompt_tokens)
         loop = asyncio.get_running_loop()
@@ -204,9 +204,7 @@ class TransformersBackend(Backend):
             )
         rows = []
         for job in batch:
-            sizes = iter(
-                (frame.width // files.multiple) * (frame.height // files.multiple) for frame in job.request.frames
-            )
+            sizes = map(files.visual_tokens, job.request.frames)
             rows.append([i for token in job.request.ids for i in [token] * (next(sizes) if token == image_id else 1)])
         width = max(len(row) for row in rows)
         pad = self.chat.end_ids[-1]
@@ -239,7 +237,7 @@ class TransformersBackend(Backend):
 
 
 def _plain(model: str, error: Exception) -> BackendError:
-    line = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+    line = first_line(error)
     if isinstance(error, MemoryError) or "out of memory" in line.lower() or "can't allocate" in line.lower():
         return BackendError(f"{model}: not enough memory for this prompt; use fewer or smaller frames (--frames)")
     if isinstance(error, ImportError):

@@ -14,7 +14,7 @@ from queue import LifoQueue
 from typing import Any
 
 from paravt_infer.errors import VideoError
-from paravt_infer.video.readers import DEFAULT_READER, RGBArray
+from paravt_infer.video.readers import DEFAULT_READER, RGBArray, get_reader
 from paravt_infer.video.types import VideoIndex
 
 
@@ -67,6 +67,7 @@ class DecodePool:
             reader: `pyav`, `decord` or `torchcodec`.
             deadline: seconds a request may take before its worker is killed.
         """
+        get_reader(reader)  # an unknown name is an error here, not in a worker
         self.workers = workers or min(8, os.cpu_count() or 1)
         self.reader = reader
         self.deadline = deadline

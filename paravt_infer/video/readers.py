@@ -13,7 +13,7 @@ import av
 import numpy as np
 from numpy.typing import NDArray
 
-from paravt_infer.errors import VideoError
+from paravt_infer.errors import VideoError, suggestion
 from paravt_infer.video.types import VideoIndex, VideoInfo
 
 RGBArray = NDArray[np.uint8]
@@ -328,5 +328,5 @@ def get_reader(name: str) -> Reader:
         VideoError: no such reader.
     """
     if name not in READERS:
-        raise VideoError(f"no reader called {name!r}; there are {', '.join(READERS)}")
+        raise VideoError(f"unknown reader {name!r}{suggestion(name, READERS)}")
     return READERS[name]()

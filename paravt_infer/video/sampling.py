@@ -61,5 +61,14 @@ class FrameSizing:
         return wide * unit, high * unit
 
     def tokens(self, width: int, height: int) -> int:
-        """Visual tokens of a frame of that (fitted) size: one for each square of `multiple` pixels."""
-        return (width // self.multiple) * (height // self.multiple)
+        """Visual tokens of a frame of that (fitted) size."""
+        return visual_tokens(width, height, self.multiple)
+
+
+def visual_tokens(width: int, height: int, multiple: int) -> int:
+    """Visual tokens of a frame: one for each square of `multiple` (patch size times merge size) pixels.
+
+    >>> visual_tokens(288, 160, 32)
+    45
+    """
+    return (width // multiple) * (height // multiple)

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from paravt_infer.bundled import SampleVideo, sample_videos
-from paravt_infer.rollout import load_rollouts, rollout_from_json
+from paravt_infer.rollout import rollout_from_json
+from paravt_infer.rollout_files import load_rollouts
 from paravt_training.world.numbered import write_numbered
 
 

@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 from paravt_cli.data import app
 from paravt_infer.errors import SettingsError
 from paravt_infer.questions import Question
-from paravt_infer.rollout import Rollout, save_rollouts
+from paravt_infer.rollout import Rollout
+from paravt_infer.rollout_files import save_rollouts
 from paravt_training.world.build import build
 
 

@@ -10,7 +10,7 @@ from lmms_tasks.sweep import JOURNAL, Arm, EngineSpec, sweep
 from paravt_infer.backends.launch import Server
 from paravt_infer.journal import rollout_key
 from paravt_infer.questions import Question
-from paravt_infer.rollout import load_rollouts
+from paravt_infer.rollout_files import load_rollouts
 from tests.fixtures.benchmark_questions import SHORT, items, said
 from tests.fixtures.proxy import Proxy
 

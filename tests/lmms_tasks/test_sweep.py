@@ -13,7 +13,7 @@ from paravt_infer import Settings, bundled
 from paravt_infer.backends.base import Generation, Request
 from paravt_infer.errors import BackendError, SettingsError, VideoError
 from paravt_infer.questions import Question
-from paravt_infer.rollout import load_rollouts
+from paravt_infer.rollout_files import load_rollouts
 from tests.fixtures.benchmark_questions import SHORT, items
 from tests.fixtures.scripted import ScriptedBackend
 

@@ -190,7 +190,7 @@ async def test_one_decode_serves_all_episodes_on_a_video(tiny: Path, video: str)
     async with Engine(ScriptedBackend(tiny, ["x"] * 8), Settings(protocol="direct")) as engine:
         answered = [r async for r in engine.ask_many(_questions(video, 8), concurrency=8)]
         assert [r.status for r in answered] == ["answered"] * 8
-        assert engine.store.pool.decodes == 1
+        assert engine.frame_source.pool.decodes == 1
 
 
 async def test_one_failed_episode_fails_no_other(tiny: Path, video: str) -> None:

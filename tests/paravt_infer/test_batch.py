@@ -11,7 +11,7 @@ import pytest
 from paravt_infer import Engine, Settings
 from paravt_infer.batch import Batch
 from paravt_infer.errors import SettingsError
-from paravt_infer.rollout import load_rollouts
+from paravt_infer.rollout_files import load_rollouts
 from tests.fixtures.scripted import ScriptedBackend
 
 DIRECT = Settings(protocol="direct")

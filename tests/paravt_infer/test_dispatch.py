@@ -156,7 +156,7 @@ async def test_a_window_that_cannot_be_decoded_is_an_error_response(tiny: Path, 
     copy = tmp_path / "copy.mp4"
     copy.write_bytes(Path(video).read_bytes())
     async with Engine(backend) as engine:
-        await engine.store.probe(str(copy))
+        await engine.frame_source.probe(str(copy))
         seen: list[int] = []
 
         def vandal(rollout: Rollout) -> None:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from paravt_infer import Engine, Question, Settings
 from paravt_infer.errors import SettingsError
 from paravt_infer.journal import Journal, ResumableRun, rollout_key
-from paravt_infer.rollout import BackendRecord, Rollout, load_rollouts, rollout_to_json
+from paravt_infer.rollout import BackendRecord, Rollout, rollout_to_json
+from paravt_infer.rollout_files import load_rollouts
 from paravt_infer.video.pool import DecodePool
 from paravt_infer.video.store import VideoStore
 from tests.fixtures.scripted import ScriptedBackend
@@ -34,7 +35,7 @@ async def ask(
     backend: ScriptedBackend, asked: list[Question], path: Path, *, reader: str = "pyav", values: Settings = DIRECT
 ) -> list[tuple[str, str | None]]:
     """Question and answer of all rollouts, one at a time."""
-    async with Engine(backend, values, store=VideoStore(DecodePool(reader=reader))) as engine:
+    async with Engine(backend, values, frame_source=VideoStore(DecodePool(reader=reader))) as engine:
         run = ResumableRun(engine, asked, Journal(path))
         async for _ in run.run(concurrency=1):
             pass

@@ -24,11 +24,10 @@ from paravt_infer.rollout import (
     Turn,
     Usage,
     VideoRecord,
-    load_rollouts,
     rollout_from_json,
     rollout_to_json,
-    save_rollouts,
 )
+from paravt_infer.rollout_files import load_rollouts, save_rollouts
 from paravt_infer.settings import Settings
 
 ODD = 'é 中 \U0001f3ac "quotes" \\ back, \u2028 and \u2029 and \x85 and \x0c and \x00 and\r\n<|im_end|>'

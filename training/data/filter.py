@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from paravt_infer import rollout as rollouts
+from paravt_infer import rollout_files as rollouts
 from paravt_infer.errors import SettingsError
 from paravt_training.data.rows import BadRow, ConversationRow
 from paravt_training.rewards.accuracy import GoldAnswer, accuracy

@@ -17,7 +17,7 @@ import yaml  # type: ignore[import-untyped]
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from paravt_infer.errors import SettingsError
-from paravt_infer.settings import validation_message
+from paravt_infer.schema import validation_message
 from paravt_training.recipe import FOLDER
 
 

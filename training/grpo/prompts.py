@@ -8,15 +8,16 @@ from paravt_infer.errors import SettingsError
 from paravt_infer.protocols import get_protocol
 from paravt_infer.questions import Question
 from paravt_infer.video.pool import DecodePool
+from paravt_infer.video.source import FrameSource
 from paravt_infer.video.store import VideoStore
 from paravt_training.data.parquet import ParquetSource
 from paravt_training.data.rows import BadRow, ConversationRow, media_of, text_of
 from paravt_training.data.sources import Augmentation
 from paravt_training.recipe import ParquetData, WorldData
 from paravt_training.rewards.accuracy import GoldAnswer
+from paravt_training.world.drawn_frames import DrawnFrames
 from paravt_training.world.questions import WorldQuestion, question_at
 from paravt_training.world.scene import Scene
-from paravt_training.world.store import DrawnFrames
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,7 +35,7 @@ class Prompt:
 class Prompts(Protocol):
     """Prompts by number, without end."""
 
-    store: VideoStore
+    frame_source: FrameSource
     """Where their frames come from; closed by the engine."""
 
     def prompt(self, number: int) -> Prompt:
@@ -51,7 +52,7 @@ class WorldPrompts:
     def __init__(self, data: WorldData):
         self.data = data
         self.drawn = DrawnFrames(self._wear)
-        self.store: VideoStore = self.drawn
+        self.frame_source: FrameSource = self.drawn
 
     def prompt(self, number: int) -> Prompt:
         return self.ask(question_at(self.data.seed, "rl", number))
@@ -81,7 +82,7 @@ class ParquetPrompts:
 
     def __init__(self, data: ParquetData):
         self.rows = ParquetSource(data, multiple=1)  # no frame is read through it
-        self.store = VideoStore(DecodePool())
+        self.frame_source: FrameSource = VideoStore(DecodePool())
         self._one = Lock()  # prompts are asked for on several threads
 
     def prompt(self, number: int) -> Prompt:

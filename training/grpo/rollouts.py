@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from paravt_infer.agent import Engine
 from paravt_infer.backends.base import Backend, derive_seed
+from paravt_infer.engine import Engine
 from paravt_infer.errors import ParavtError
 from paravt_infer.rollout import FrameRef, Rollout
 from paravt_infer.settings import Settings
@@ -66,7 +66,7 @@ class RolloutProducer:
         if not backend.exact_tokens:
             raise ValueError(f"backend {backend.name} does not know its tokens; train with sglang or transformers")
         self.recipe, self.prompts, self.encoder = recipe, prompts, encoder
-        self.engine = Engine(backend, store=prompts.store)
+        self.engine = Engine(backend, frame_source=prompts.frame_source)
         self.version = -1
         """Of the weights that generate; -1 until the first ones are handed over."""
         judge = recipe.rewards.judge if recipe.rewards.accuracy == "judge" else None
@@ -222,7 +222,7 @@ class RolloutProducer:
         found: dict[str, Frame] = {}
         looks: list[list[FrameRef]] = [rollout.overview, *(call.frames for call in rollout.evidence)]
         for refs in filter(None, looks):
-            frames = await self.engine.store.frames(rollout.question.video, [ref.time for ref in refs], sizing)
+            frames = await self.engine.frame_source.frames(rollout.question.video, [ref.time for ref in refs], sizing)
             found |= {frame.digest: frame for frame in frames}
         lost = {ref.digest for refs in looks for ref in refs} - set(found)
         if lost:

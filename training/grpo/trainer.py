@@ -16,7 +16,7 @@ from torch import Tensor
 
 from paravt_infer.backends.base import Backend
 from paravt_infer.errors import ParavtError, SettingsError
-from paravt_infer.rollout import save_rollouts
+from paravt_infer.rollout_files import save_rollouts
 from paravt_training.grpo.live import GrpoMetrics
 from paravt_training.grpo.objective import Advantages, Tally, advantages, token_loss
 from paravt_training.grpo.prompts import WorldPrompts, open_prompts

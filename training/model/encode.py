@@ -143,10 +143,10 @@ class Encoder:
             learned: which of `ids` are learned; never a placeholder.
             frames: one for each placeholder, in their order.
         """
-        unit, image = self.files.multiple, self.chat.image_token_id
+        image = self.chat.image_token_id
         ids_, learned_ = np.array(ids, np.int64), np.array(learned, bool)
         repeats = np.ones(len(ids), np.int64)
-        repeats[ids_ == image] = [(frame.height // unit) * (frame.width // unit) for frame in frames]
+        repeats[ids_ == image] = [self.files.visual_tokens(frame) for frame in frames]
         expanded, said = torch.from_numpy(ids_.repeat(repeats)), torch.from_numpy(learned_.repeat(repeats))
         grid = torch.tensor(
             [[1, frame.height // self.patch, frame.width // self.patch] for frame in frames], dtype=torch.long

@@ -87,7 +87,7 @@ async def test_what_was_not_asked_for_the_longest_makes_room(films: Films, pool:
     async def decodes(second: float) -> int:
         before = pool.decodes
         assert await numbers(store, films("h264"), second) == [round(second * 25)]
-        assert store.held_bytes <= store.cache_bytes
+        assert store.cache.weight <= 3 * FRAME
         return pool.decodes - before
 
     assert [await decodes(second) for second in (0, 1)] == [1, 1]
@@ -106,7 +106,7 @@ async def test_without_room_every_request_is_answered_and_nothing_kept(
         before = pool.decodes
         assert await numbers(store, films("h264"), 3) == [75]
         assert pool.decodes == before + 1
-        assert store.held_bytes <= room
+        assert store.cache.weight <= room
 
 
 async def test_a_failure_is_not_kept(films: Films, store: VideoStore, tmp_path: Path) -> None:
@@ -151,8 +151,8 @@ async def test_a_file_of_the_same_size_written_later_is_another_one(
 async def test_closing_forgets_the_frames_and_ends_the_workers(films: Films) -> None:
     store = VideoStore(DecodePool(workers=1))
     await store.frames(films("h264"), [4], SIZING)
-    assert store.held_bytes > 0
+    assert store.cache.weight > 0
     await store.close()
-    assert store.held_bytes == 0
+    assert store.cache.weight == 0
     with pytest.raises(VideoError, match="decoding was stopped"):
         await store.frames(films("h264"), [4], SIZING)

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from paravt_infer.questions import Question
-from paravt_infer.rollout import Rollout, save_rollouts
+from paravt_infer.rollout import Rollout
+from paravt_infer.rollout_files import save_rollouts
 from paravt_training.data.filter import FilterCounts, RolloutAnswer, filtered, read_answers
 from paravt_training.data.rows import BadRow, ConversationRow
 

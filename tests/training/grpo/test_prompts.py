@@ -54,7 +54,9 @@ def test_a_prompt_of_the_world_knows_its_answer_and_which_budgets_show_it() -> N
 async def test_frames_are_there_when_the_prompt_is() -> None:
     prompts = WorldPrompts(WorldData(kind="world"))
     prompt = prompts.prompt(0)
-    frames = await prompts.store.frames(prompt.question.video, [0.0, 1.0], FrameSizing(multiple=32, max_pixels=4096))
+    frames = await prompts.frame_source.frames(
+        prompt.question.video, [0.0, 1.0], FrameSizing(multiple=32, max_pixels=4096)
+    )
     assert [frame.pixels.shape for frame in frames] == [(64, 64, 3)] * 2
 
 

@@ -20,7 +20,7 @@ from paravt_training.grpo.rollouts import RolloutGroup, RolloutProducer
 from paravt_training.model.encode import Encoder
 from paravt_training.recipe import WorldData
 from paravt_training.world.build import build
-from paravt_training.world.store import DrawnFrames
+from paravt_training.world.drawn_frames import DrawnFrames
 from tests.fixtures.grpo_run import Policy, recipe, talk
 from tests.fixtures.judge_server import judge_server
 from tests.fixtures.responses import call_text
@@ -100,13 +100,13 @@ def test_an_overview_is_decoded_once_a_group(tmp_path: Path, groups_of: Callable
     build(tmp_path, "rl", 1, 0)
     data = {"kind": "parquet", "files": [str(tmp_path / "rl.parquet")]}
     source = open_prompts(recipe(tmp_path, tmp_path, data=data).data)
-    read, decoded = source.store.pool.read, []
+    read, decoded = source.frame_source.pool.read, []
 
     async def counted(index: Any, numbers: list[int], size: tuple[int, int]) -> Any:
         decoded.append(len(numbers))
         return await read(index, numbers, size)
 
-    source.store.pool.read = counted  # type: ignore[method-assign]
+    source.frame_source.pool.read = counted  # type: ignore[method-assign]
     (group,) = groups_of(direct, source=source, group=8, prompts=1, data=data)
     assert len(group.rollouts) == 8 and decoded == [group.frames]
 
@@ -210,7 +210,7 @@ def test_frames_that_cannot_be_had_again_cost_their_rollout_and_no_more(
             return await super().frames(path, times, sizing)
 
     source = WorldPrompts(WORLD)
-    source.store = source.drawn = Changing()
+    source.frame_source = source.drawn = Changing()
     (group,) = groups_of(direct, source=source, prompts=1, group=2, rollouts={"retries": 0, "concurrency": 1})
     assert (len(group.rollouts), group.failed) == (1, 1) and "changed while it was read" in group.why
 

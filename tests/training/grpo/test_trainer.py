@@ -19,7 +19,8 @@ from paravt_infer.backends.base import Request
 from paravt_infer.backends.launch import Server
 from paravt_infer.errors import BackendError, SettingsError
 from paravt_infer.model import load_pretrained
-from paravt_infer.rollout import Rollout, load_rollouts
+from paravt_infer.rollout import Rollout
+from paravt_infer.rollout_files import load_rollouts
 from paravt_training.grpo.recipe import load_grpo_recipe
 from paravt_training.grpo.trainer import GrpoTrainer, Idle
 from paravt_training.grpo.trajectory import with_advantage
@@ -132,7 +133,7 @@ def test_the_other_ways_to_look_are_learned_as_exactly(tmp_path: Path, dispatch:
 
 def test_a_killed_run_goes_on_with_the_same_steps(whole: Path, tmp_path: Path) -> None:
     """Killed with SIGKILL while it writes a checkpoint; then nothing tells it from a run that nothing stopped."""
-    command = ("paravt_training.grpo.trainer", "--recipe", str(write_recipe(tmp_path, MINI, **LIVELY)))
+    command = ("paravt_training.grpo", "--recipe", str(write_recipe(tmp_path, MINI, **LIVELY)))
     run_killed(r"/\.step-00000002\.part/", *command)
     folders = sorted(path.name for path in tmp_path.glob("run/checkpoints/*"))
     assert folders == [".step-00000002.part", "step-00000001"]
@@ -194,7 +195,7 @@ def test_in_bf16_several_processes_and_a_server_agree_as_far_as_bf16_does(
     rollouts_by = {"backend": "sglang", "servers": [server.url], "weights": weights}
     file = write_recipe(tmp_path, tiny, steps=1, precision="bf16", rollouts=rollouts_by)
     try:
-        run_processes(2, "-m", "paravt_training.grpo.trainer", "--recipe", str(file))
+        run_processes(2, "-m", "paravt_training.grpo", "--recipe", str(file))
     finally:
         httpx.post(server.url + "/flush_cache?timeout=60", timeout=90)  # waits until it is idle
         body = {"model_path": str(tiny), "weight_version": "default"}

@@ -15,8 +15,8 @@ from paravt_infer.video.sampling import FrameSizing
 from paravt_infer.video.types import Frame
 from paravt_training.grpo.trajectory import encode_trajectory, trajectories, with_advantage
 from paravt_training.model.encode import IGNORED, EncodedSample, Encoder
+from paravt_training.world.drawn_frames import DrawnFrames
 from paravt_training.world.questions import question_at
-from paravt_training.world.store import DrawnFrames
 from tests.fixtures.grpo_run import LOGPROB, Policy
 from tests.fixtures.responses import call_text
 

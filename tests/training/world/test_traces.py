@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from paravt_infer.agent import Engine
 from paravt_infer.answers import extract_answer, extract_choice
 from paravt_infer.backends.base import Backend, Generation, Request
 from paravt_infer.chat import Message
+from paravt_infer.engine import Engine
 from paravt_infer.protocols import get_protocol
 from paravt_infer.rollout import Rollout
 from paravt_infer.settings import Settings
@@ -251,7 +251,7 @@ async def test_a_trace_holds_what_the_engine_says(filmed: list[WorldQuestion], f
     assert traces
     dispatch = "parallel" if form == "overview" else form
     settings = Settings.make(frames=8, dispatch=dispatch, evidence=evidence, max_pixels=4096)
-    async with Engine(speaker := Speaker(), settings, store=VideoStore(DecodePool(workers=1))) as engine:
+    async with Engine(speaker := Speaker(), settings, frame_source=VideoStore(DecodePool(workers=1))) as engine:
         for trace in traces:
             speaker.prepare(trace)
             check(trace, speaker, await engine.ask(trace.asked.question))  # type: ignore[union-attr]

@@ -9,9 +9,9 @@ from paravt_infer.errors import VideoError
 from paravt_infer.video.sampling import FrameSizing, sample_times
 from paravt_training.data.sources import Augmentation
 from paravt_training.recipe import WorldData
-from paravt_training.world import store as stores
+from paravt_training.world import drawn_frames
+from paravt_training.world.drawn_frames import DrawnFrames
 from paravt_training.world.scene import Scene
-from paravt_training.world.store import DrawnFrames
 
 SIZING = FrameSizing(multiple=32, max_pixels=4096)
 SCENE = Scene.from_seed(3)
@@ -54,8 +54,7 @@ async def test_those_who_ask_for_the_same_frames_share_one_drawing() -> None:
 
 
 async def test_what_has_to_be_drawn_again_is_the_same_to_the_pixel() -> None:
-    small, roomy = named(DrawnFrames(worn)), named(DrawnFrames(worn))
-    small.cache_bytes = 0
+    small, roomy = named(DrawnFrames(worn, cache_bytes=0)), named(DrawnFrames(worn))
     once, again = [await small.frames("a.mp4", [1.0, 2.0, 9.0], SIZING) for _ in range(2)]
     other = await roomy.frames("a.mp4", [1.0, 2.0, 9.0], SIZING)
     assert small.drawn == 6
@@ -69,7 +68,7 @@ async def test_a_name_that_nobody_gave_is_an_error_of_the_video() -> None:
 
 
 async def test_only_so_many_scenes_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stores, "SCENES", 2)
+    monkeypatch.setattr(drawn_frames, "MAX_SCENES", 2)
     store = DrawnFrames()
     for number in range(3):
         named(store, Scene.from_seed(number), f"{number}.mp4")

@@ -1,46 +1,52 @@
 """Frames of the sample world without files: drawn when they are asked for, as a video of the scene would show them."""
 
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from cachetools import LRUCache
 from numpy.typing import NDArray
 
 from paravt_infer.errors import VideoError
-from paravt_infer.video.pool import DecodePool
+from paravt_infer.video.cache import SingleFlightCache
 from paravt_infer.video.sampling import FrameSizing
-from paravt_infer.video.store import VideoStore
+from paravt_infer.video.store import CACHE_BYTES, frames_weight
 from paravt_infer.video.types import Frame, VideoInfo
 from paravt_training.world.scene import Scene
 
 SIZE = 256
 """Pixels that the drawn video is said to be wide and high."""
-SCENES = 4096
+MAX_SCENES = 4096
 """Scenes that are remembered."""
 
 
-class DrawnFrames(VideoStore):
-    """Takes the place of a store of files: `add` names a scene, and its name is a video's path from then on.
+class DrawnFrames:
+    """The `FrameSource` of the sample world: after `add`, a scene's name is a video's path.
 
     Args:
-        wear: what recording does to a picture, by the scene; nothing by default.
+        augment: what recording does to a picture, by the scene; nothing by default.
+        cache_bytes: what drawn frames may take up in memory.
     """
 
-    def __init__(self, wear: Callable[[Scene], Callable[[NDArray[np.uint8]], NDArray[np.uint8]]] | None = None):
-        super().__init__(DecodePool())  # it starts no worker before it is asked for one
-        self.wear = wear
+    name = "sample_world"
+
+    def __init__(
+        self,
+        augment: Callable[[Scene], Callable[[NDArray[np.uint8]], NDArray[np.uint8]]] | None = None,
+        *,
+        cache_bytes: int = CACHE_BYTES,
+    ):
+        self.augment = augment
         self.drawn = 0
         """Pictures drawn so far: requests for the same ones share them."""
-        self._scenes: OrderedDict[str, Scene] = OrderedDict()
+        self.cache = SingleFlightCache(cache_bytes)
+        self._scenes: LRUCache[str, Scene] = LRUCache(MAX_SCENES)
 
     def add(self, path: str, scene: Scene) -> None:
         """Let `path` be a video of `scene`."""
         self._scenes[path] = scene
-        self._scenes.move_to_end(path)
-        if len(self._scenes) > SCENES:
-            self._scenes.popitem(last=False)
 
     async def probe(self, path: str) -> VideoInfo:
+        """The video that `path` stands for. Raises VideoError."""
         scene = self._scene(path)
         return VideoInfo(
             path=path,
@@ -57,15 +63,20 @@ class DrawnFrames(VideoStore):
         )
 
     async def frames(self, path: str, times: Sequence[float], sizing: FrameSizing) -> list[Frame]:
+        """The frames on screen at `times` (seconds). Raises VideoError."""
         scene, size = self._scene(path), sizing.fit(SIZE, SIZE)
         whole = tuple(sorted({min(int(time + 5e-4), scene.duration - 1) for time in times}))
 
         async def draw() -> list[Frame]:
-            wear = self.wear(scene) if self.wear else lambda picture: picture
+            augment = self.augment(scene) if self.augment else lambda picture: picture
             self.drawn += len(whole)
-            return [Frame(float(time), wear(scene.picture(float(time), size))) for time in whole]
+            return [Frame(float(time), augment(scene.picture(float(time), size))) for time in whole]
 
-        return await self._shared((path, whole, size), draw, lambda got: 2 * sum(frame.pixels.nbytes for frame in got))
+        return await self.cache.get((path, whole, size), draw, frames_weight)
+
+    async def close(self) -> None:
+        """Forget the frames."""
+        self.cache.clear()
 
     def _scene(self, path: str) -> Scene:
         try:

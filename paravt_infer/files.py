@@ -1,0 +1,65 @@
+"""Files and folders written atomically: a path holds the whole content or is left as it was."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from paravt_infer.errors import SettingsError
+
+
+@contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """A scratch path next to `path`, renamed to it when the block ends without an exception.
+
+    The block may write a file or make a folder there. Missing parent folders are created, and a folder that `path`
+    names is replaced.
+
+    Raises:
+        SettingsError: the path cannot be written.
+
+    Example::
+
+        with atomic_path(Path("out/results.json")) as scratch:
+            scratch.write_text(text)
+    """
+    scratch = scratch_path(path)
+    with writing(path):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _remove(scratch)
+            yield scratch
+            if path.is_dir():
+                shutil.rmtree(path)
+            scratch.replace(path)
+        finally:
+            with suppress(OSError):
+                _remove(scratch)
+
+
+def scratch_path(path: Path) -> Path:
+    """Where `path` is written before it gets its name."""
+    return path.with_name(f".{path.name}.part")
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turns an OSError in the block into the SettingsError of a path that cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error) or type(error).__name__
+        raise SettingsError(f"{path}: cannot write ({reason}); free some space or choose another path") from None
+
+
+def write_text_atomic(path: Path, text: str) -> None:
+    """Write a UTF-8 text file atomically. Raises SettingsError where it cannot be written."""
+    with atomic_path(path) as scratch:
+        scratch.write_text(text, encoding="utf-8")
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
