@@ -1,1 +1,1 @@
-"""The `paravt` command, one file a sub-command."""
+"""The `paravt` command: one file for each sub-command; `options`, `tables`, `view` and others are shared."""

@@ -1,44 +1,41 @@
-"""`paravt ab`: the same questions, the same checkpoint, two ways of asking, and whether they differ."""
+"""`paravt ab`: the same questions and checkpoint under two settings, and whether the results differ."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from lmms_tasks.items import Item
+from paravt_cli import options as shared
+from paravt_cli.benchmarks import SAMPLE_WORLD, load_items
 
-WORLD = "sample_world"
 BLOCK = 32
-"""The arms take turns after so many questions."""
+"""The arms take turns after this many questions."""
 
 
 def ab(
-    tasks: Annotated[str, typer.Option(help=f"Tasks parted by commas, or {WORLD} for its 500 test questions.")],
+    tasks: Annotated[str, typer.Option(help=f"Comma-separated tasks, or {SAMPLE_WORLD} for its 500 test questions.")],
     a: Annotated[str, typer.Option(help="Settings of the first arm: dispatch=parallel,evidence=text")],
     b: Annotated[str, typer.Option(help="Settings of the second arm.")],
-    out: Annotated[Path, typer.Option(help="The folder of results; naming it again goes on.")] = Path("paravt-ab"),
-    model: Annotated[str, typer.Option("--model", "-m", help="Model folder or hub id.", show_default=False)] = "",
-    server: Annotated[
-        list[str] | None, typer.Option("--server", "-s", help="URL of a server or router. Repeat it for several.")
-    ] = None,
-    backend: Annotated[str, typer.Option(help="sglang, transformers or openai.", show_default="by what is there")] = "",
-    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1 ... (transformers).", show_default=False)] = "",
+    out: shared.ResultsOption = Path("paravt-ab"),
+    model: shared.ModelOption = "",
+    server: shared.ServerOption = None,
+    backend: shared.BackendOption = "",
+    device: shared.DeviceOption = "",
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="A setting of both arms: --set frames=8. Repeat it.")
-    ] = None,
-    scorer: Annotated[str, typer.Option(help="paravt, strict, lmms-eval or official.")] = "paravt",
-    videos: Annotated[
         list[str] | None,
-        typer.Option(metavar="FOLDER", help="Where videos are: FOLDER for all, mlvu:FOLDER for one. Repeat it."),
+        typer.Option("--set", metavar="KEY=VALUE", help="A setting of both arms, such as frames=8. Repeatable."),
     ] = None,
-    concurrency: Annotated[int, typer.Option(help="Episodes under way at once; 1 measures latency best.")] = 8,
-    limit: Annotated[int | None, typer.Option(help="Only the first so many questions a task.")] = None,
-    fixture: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Use small generated data, written to DIR, instead of the real.")
-    ] = None,
+    scorer: shared.ScorerOption = "paravt",
+    videos: shared.VideosOption = None,
+    concurrency: shared.ConcurrencyOption = 8,
+    limit: shared.LimitOption = None,
+    fixture: shared.FixtureOption = None,
 ) -> None:
-    """Ask the same questions in two ways: accuracy with its interval, latency, tokens, a page with what flipped."""
+    """Ask the same questions under two settings and compare accuracy, latency and tokens.
+
+    Writes a table, a Parquet file of pairs and an HTML page of the questions whose result changed. Latency is most
+    reliable with --concurrency 1.
+    """
     from rich.console import Console
 
     from lmms_tasks.compare import compare, save_pairs, short_names, table
@@ -46,82 +43,42 @@ def ab(
     from lmms_tasks.page import write_page
     from lmms_tasks.scoring.scorers import get_scorer
     from lmms_tasks.sweep import Arm, EngineSpec, sweep, write_run_info
-    from paravt_cli.options import pairs
+    from paravt_infer.console import say, stderr
     from paravt_infer.errors import BackendError, SettingsError
+    from paravt_infer.files import write_text_atomic
     from paravt_infer.settings import Settings
 
-    both = pairs(settings or [])
-    arms: dict[str, dict[str, Any]] = {
-        name: both | pairs([pair for pair in text.split(",") if pair], option=f"--{name}")
+    both = shared.parse_settings(settings)
+    arms = {
+        name: both | shared.parse_settings(shared.split_names(text), option=f"--{name}")
         for name, text in (("a", a), ("b", b))
     }
-    made = {name: Settings.make(**values) for name, values in arms.items()}
+    chosen = {name: Settings.make(**values) for name, values in arms.items()}
     judge = get_scorer(scorer)
-    items = _items(tasks, out, videos or [], limit, fixture)
+    names = shared.split_names(tasks)
+    items = load_items(names, videos=videos or [], fixture=fixture, limit=limit, world=out / "videos")
     if not items:
-        raise SettingsError(f"no task was named; `paravt tasks` lists the benchmarks, and {WORLD} needs no data")
-    reached = EngineSpec(
-        model=model or None, servers=tuple(server or []), backend=backend or None, device=device or None
-    )
+        raise SettingsError(f"no task was named; `paravt tasks` lists the benchmarks, and {SAMPLE_WORLD} needs no data")
+    spec = EngineSpec(model=model or None, servers=tuple(server or []), backend=backend or None, device=device or None)
     questions = [item.question for item in items]
-    plans = [Arm(questions=questions, settings=made[name], out=out / name, title=f"arm {name}") for name in ("a", "b")]
-    answered = sweep(reached, plans, concurrency=concurrency, block=BLOCK)
+    plans = [Arm(questions=questions, settings=chosen[name], out=out / name, title=f"arm {name}") for name in arms]
     rows = {
         name: [EvalResult(item=item, rollout=rollout) for item, rollout in zip(items, rollouts, strict=True)]
-        for name, rollouts in zip(("a", "b"), answered, strict=True)
+        for name, rollouts in zip(arms, sweep(spec, plans, concurrency=concurrency, block=BLOCK), strict=True)
     }
-    for name, of_arm in rows.items():
-        save_rows(of_arm, out / name / "rows.parquet")
+    for name, results in rows.items():
+        save_rows(results, out / name / "rows.parquet")
     first = rows["a"][0].rollout
-    write_run_info(
-        out, {"arms": arms, "model": first.backend.model_dump(), "versions": first.versions, "scorer": scorer}
-    )
-    names = (f"a: {a}", f"b: {b}")
-    comparison = compare(rows["a"], rows["b"], judge, names=names)
-    (out / "comparison.json").write_text(comparison.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    facts = {"arms": arms, "model": first.backend.model_dump(), "versions": first.versions, "scorer": scorer}
+    write_run_info(out, facts)
+    comparison = compare(rows["a"], rows["b"], judge, names=(f"a: {a}", f"b: {b}"))
+    write_text_atomic(out / "comparison.json", comparison.model_dump_json(indent=1) + "\n")
     save_pairs(comparison, rows["a"], rows["b"], out / "pairs.parquet")
-    with Console(stderr=True).status("drawing the page"):
+    with stderr().status("drawing the page"):
         title = f"{tasks}: " + " against ".join(short_names((a, b)))
         write_page(comparison, rows["a"], rows["b"], out / "ab.html", title=title)
     Console().print(table(comparison))
-    line = f"pairs, rollouts and the page ab.html are in {out}"
-    Console(stderr=True).print(line, highlight=False, markup=False, soft_wrap=True)
-    failed = sum(row.failed for of_arm in rows.values() for row in of_arm)
+    say(f"pairs, rollouts and the page ab.html are in {out}")
+    failed = sum(row.failed for results in rows.values() for row in results)
     if failed:
-        raise BackendError(f"{failed} episodes failed and are not compared; running this again retries only them")
-
-
-def _items(tasks: str, out: Path, videos: list[str], limit: int | None, fixture: Path | None) -> "list[Item]":
-    """The questions of all tasks."""
-    names = [name.strip() for name in tasks.split(",") if name.strip()]
-    items: list[Item] = []
-    if WORLD in names:
-        names.remove(WORLD)
-        items += world_items(Path(videos[0]) if videos else out / "videos")[:limit]
-    if names:
-        from lmms_tasks.benchmarks import Roots
-        from paravt_cli.eval import lmms_eval_modules, task_files
-
-        _, evaluation = lmms_eval_modules()
-        include, roots = task_files(videos, fixture)
-        items += evaluation.items_of(names, Roots.make(roots), include=include, limit=limit)
-    return items
-
-
-def world_items(folder: Path) -> "list[Item]":
-    """The sample world's fixed test set as items; its videos are written to `folder` where they are not there yet."""
-    from lmms_tasks.items import Item
-    from paravt_training.world.questions import fixed_test_set
-    from paravt_training.world.render import write_videos
-
-    asked = fixed_test_set(str(folder))
-    write_videos({question.question.video: question.scene for question in asked})
-    return [
-        Item(
-            task=WORLD,
-            question=one.question,
-            gold=one.answer,
-            groups={"kind": one.question.kind, "type": one.type, "seen by 8 frames": str(one.seen_by_overview[8])},
-        )
-        for one in asked
-    ]
+        raise BackendError(f"{failed} episodes failed and are not compared; run this again to retry only them")

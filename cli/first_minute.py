@@ -1,4 +1,4 @@
-"""What `make ask` runs: prints an ask command about the first sample video, then runs it."""
+"""The command of `make ask`: prints an ask command about the first sample video, then runs it."""
 
 import shlex
 import sys
@@ -8,7 +8,7 @@ from paravt_infer import bundled
 
 
 def first_minute() -> None:
-    """Ask the first sample's question with what ships."""
+    """Ask the first sample video's question with the bundled checkpoint."""
     sample = bundled.sample_videos()[0]
     command = ["ask", sample.path, sample.question]
     for letter, text in sample.options.items():

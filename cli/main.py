@@ -1,6 +1,6 @@
-"""`paravt`: the sub-commands, and the one place where a user's mistake becomes one line and exit code 1.
+"""`paravt`: the sub-commands, and the only place where a user's mistake becomes one line and exit code 1.
 
-Sub-commands import what they need when they run: `paravt --help` must stay instant.
+Sub-commands import what they need when they run, so that `paravt --help` stays instant. No command imports another.
 """
 
 import sys
@@ -8,11 +8,27 @@ import sys
 import typer
 
 import paravt_infer
-from paravt_cli import ab, ask, data, doctor, eval, probe, rescore, samples, show, table1, tasks, train
+from paravt_cli import (
+    ab,
+    ask,
+    data,
+    doctor,
+    eval,
+    merge,
+    plan,
+    probe,
+    report,
+    rescore,
+    samples,
+    show,
+    table1,
+    tasks,
+    train,
+)
 
 app = typer.Typer(
     name="paravt",
-    help="Ask long videos questions: a main agent, parallel sub-agents, one answer.",
+    help="Ask questions about long videos: a main agent, parallel sub-agents, one answer.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -25,22 +41,26 @@ app.command("doctor")(doctor.doctor)
 app.command("eval")(eval.evaluate)
 app.command("ab")(ab.ab)
 app.command("rescore")(rescore.rescore)
-app.command("merge")(eval.merge)
+app.command("merge")(merge.merge)
 app.command("table1")(table1.table1)
 app.command("tasks")(tasks.tasks)
 app.add_typer(data.app, name="data")
+train.app.command("plan")(plan.plan)
+train.app.command("report")(report.report)
 app.add_typer(train.app, name="train")
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(wanted: bool) -> None:
+    if wanted:
         typer.echo(f"paravt-infer {paravt_infer.__version__}")
         raise typer.Exit
 
 
 @app.callback()
 def _root(
-    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version and exit."
+    ),
 ) -> None:
     pass
 
@@ -57,7 +77,7 @@ def main() -> None:
     except KeyboardInterrupt:
         print("paravt: stopped", file=sys.stderr)
         sys.exit(130)
-    except BrokenPipeError:  # the reader of a pipe went away
+    except BrokenPipeError:  # the reader of the pipe has exited
         sys.stderr.close()
         sys.exit(1)
 

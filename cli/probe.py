@@ -1,13 +1,18 @@
-"""`paravt probe`: what a video file is, as the engine sees it."""
+"""`paravt probe`: facts about a video file, as the engine sees them."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from paravt_cli import options as shared
+
+if TYPE_CHECKING:
+    from paravt_infer.video.types import VideoInfo
 
 
 def probe(
     video: Annotated[str, typer.Argument(help="The video file.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: shared.JsonOption = False,
 ) -> None:
     """Print a video's duration, frame rate, size, rotation and codec, read from its packets."""
     import asyncio
@@ -17,24 +22,24 @@ def probe(
     from paravt_infer.times import format_time
     from paravt_infer.video.pool import DecodePool
 
-    async def read() -> dict[str, object]:
+    async def read() -> "VideoInfo":
         async with DecodePool(workers=1) as pool:
-            return dataclasses.asdict((await pool.index(video)).info)
+            return (await pool.index(video)).info
 
-    facts = asyncio.run(read())
+    info = asyncio.run(read())
     if as_json:
-        print(json.dumps(facts))
+        print(json.dumps(dataclasses.asdict(info)))
         return
-    duration, claimed = float(str(facts["duration"])), float(str(facts["container_duration"]))
-    rate = "variable, on average " if facts["variable_rate"] else ""
+    rate = "variable rate, on average " if info.variable_rate else ""
     rows = {
-        "duration": f"{duration:.2f} s ({format_time(duration)})",
-        "frames": f"{facts['frames']}, {rate}{facts['fps']:.2f} a second",
-        "size": f"{facts['width']} x {facts['height']} pixels as displayed (rotation {facts['rotation']}°)",
-        "codec": facts["codec"],
-        "file": f"{facts['size_bytes']:,} bytes",
+        "duration": f"{info.duration:.2f} s ({format_time(info.duration)})",
+        "frames": f"{info.frames}, {rate}{info.fps:.2f} fps",
+        "size": f"{info.width} x {info.height} pixels as displayed (rotation {info.rotation}°)",
+        "codec": info.codec,
+        "file": f"{info.size_bytes:,} bytes",
     }
-    if claimed > duration + 1:
-        rows["warning"] = f"the header claims {claimed:.2f} s; the file is cut or its header is wrong"
+    if info.container_duration > info.duration + 1:
+        claimed = f"the header claims {info.container_duration:.2f} s"
+        rows["warning"] = f"{claimed}; the file is truncated or its header is wrong"
     for name, value in rows.items():
         print(f"{name:<9} {value}")

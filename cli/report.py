@@ -1,4 +1,4 @@
-"""`paravt train report`: runs as the paper's pictures, and as one page."""
+"""`paravt train report`: training runs as the paper's figures, and as one page."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,16 +7,17 @@ import typer
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs: their recipes' out.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write.")] = Path("report"),
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs (out in their recipes).")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write.")] = Path("report"),
     seeds: Annotated[
-        bool, typer.Option("--seeds", help="Draw runs of one recipe as one: their mean, in a band from least to most.")
+        bool,
+        typer.Option("--seeds", help="Merge runs of one recipe: their mean, and a band from minimum to maximum."),
     ] = False,
 ) -> None:
-    """Draw runs together: dynamics, tag closure, format against accuracy, tool use, as PNG files and one HTML page."""
-    from rich.console import Console
+    """Plot runs together as PNG files and one HTML page: dynamics, tag closure, format and accuracy, tool use."""
+    from paravt_infer.console import stderr
 
-    with Console(stderr=True).status("drawing"):
+    with stderr().status("drawing"):
         from paravt_training.report.page import write_report
 
         files = write_report(runs, out, seeds=seeds)

@@ -1,14 +1,10 @@
-"""`paravt samples`: the videos that ship with the package, each with a question and its right answer."""
+"""`paravt samples`: the sample videos in the package, each with a question and its right answer."""
 
-from typing import Annotated
-
-import typer
+from paravt_cli import options as shared
 
 
-def samples(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON: path, question, options, answer.")] = False,
-) -> None:
-    """List the sample videos, each with a question and the right answer."""
+def samples(as_json: shared.JsonOption = False) -> None:
+    """List the sample videos, each with a question and the right answer, as commands to run."""
     import json
     import shlex
 

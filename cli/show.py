@@ -1,4 +1,4 @@
-"""`paravt show`: a saved rollout drawn as `paravt ask` draws a running one."""
+"""`paravt show`: a saved rollout, drawn as `paravt ask` draws a running one."""
 
 from typing import Annotated
 
@@ -6,11 +6,11 @@ import typer
 
 
 def show(
-    file: Annotated[str, typer.Argument(help="A file that --save or --out wrote (.json, .jsonl or .parquet).")],
+    file: Annotated[str, typer.Argument(help="File written by --save or --out (.json, .jsonl or .parquet).")],
     pick: Annotated[
-        str, typer.Option("--id", help="Which one of several: its id, its question's id, or its number.")
+        str, typer.Option("--id", help="Rollout to draw: its id, its question's id or its number.", show_default=False)
     ] = "",
-    turns: Annotated[bool, typer.Option("--turns", help="Also print every turn's text.")] = False,
+    turns: Annotated[bool, typer.Option("--turns", help="Also print the text of every turn.")] = False,
 ) -> None:
     """Draw a saved rollout: the timeline, the windows, each sub-agent's evidence, the answer."""
     from rich.console import Console
@@ -27,11 +27,11 @@ def show(
         console.print(view.listing(rollouts))
         console.print(f"{len(rollouts)} rollouts; draw one with --id", style="dim")
         return
-    named = [rollout for rollout in rollouts if pick in (rollout.id, rollout.question.id)]
-    numbered = [rollout for number, rollout in enumerate(rollouts, 1) if pick == str(number)]
-    chosen = (named or numbered) if pick else rollouts
+    by_id = [rollout for rollout in rollouts if pick in (rollout.id, rollout.question.id)]
+    by_number = [rollout for number, rollout in enumerate(rollouts, 1) if pick == str(number)]
+    chosen = (by_id or by_number) if pick else rollouts
     if not chosen:
-        raise SettingsError(f"{file}: holds no rollout {pick!r}; leave --id out to see which there are")
+        raise SettingsError(f"{file}: holds no rollout {pick!r}; leave out --id to list them")
     console.print(view.draw(chosen[0], width=console.width))
     if turns:
         console.print(view.transcript(chosen[0]))

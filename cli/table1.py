@@ -1,40 +1,43 @@
-"""`paravt table1`: results laid beside the paper's published numbers."""
+"""`paravt table1`: results next to the paper's published numbers."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from paravt_cli import options as shared
+
 
 def table1(
-    results: Annotated[list[Path], typer.Argument(metavar="RESULTS...", help="Folders that `paravt eval` wrote.")],
-    scorer: Annotated[str, typer.Option(help="Which scorer reads the answers.")] = "paravt",
-    every: Annotated[bool, typer.Option("--all", help="Beside every model of Table 1, not ParaVT alone.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON: the lines of each folder.")] = False,
+    results: Annotated[list[Path], typer.Argument(metavar="RESULTS...", help="Folders written by `paravt eval`.")],
+    scorer: shared.ScorerOption = "paravt",
+    every: Annotated[bool, typer.Option("--all", help="Compare with every model of Table 1, not only ParaVT.")] = False,
+    as_json: shared.JsonOption = False,
 ) -> None:
-    """Lay results beside the paper's Table 1, with the difference and its interval."""
+    """Compare results with the paper's Table 1: the differences and their intervals."""
     import json
 
     from rich.console import Console
 
-    from lmms_tasks import table1_beside as beside
+    from lmms_tasks import table1_beside as paper
     from lmms_tasks.items import load_rows
     from lmms_tasks.scoring.scorers import get_scorer
     from lmms_tasks.table1_numbers import COLUMNS, SOURCE
+    from paravt_infer.console import say
     from paravt_infer.errors import SettingsError
 
     rule = get_scorer(scorer)
-    laid: dict[str, list[beside.Table1Row]] = {}
+    compared: dict[str, list[paper.Table1Row]] = {}
     for folder in results:
-        rows = beside.by_task(load_rows(folder), where=str(folder))
-        laid[str(folder)] = beside.compare_to_paper(rows, rule)
+        rows = paper.by_task(load_rows(folder), where=str(folder))
+        compared[str(folder)] = paper.compare_to_paper(rows, rule)
         if others := sorted(rows.keys() - COLUMNS.keys()):
-            Console(stderr=True).print(f"{folder}: not in Table 1: {', '.join(others)}", style="dim", markup=False)
-        if not laid[str(folder)]:
+            say(f"{folder}: not in Table 1: {', '.join(others)}", style="dim")
+        if not compared[str(folder)]:
             raise SettingsError(f"{folder}: holds no task of Table 1; it has {', '.join(COLUMNS)}")
     if as_json:
-        lines = {name: [line.model_dump() for line in found] for name, found in laid.items()}
+        lines = {name: [line.model_dump() for line in found] for name, found in compared.items()}
         print(json.dumps({"source": SOURCE, "scorer": rule.name, "results": lines}, indent=1))
         return
-    for name, found in laid.items():
-        Console().print(beside.table(found, title=f"{name}, scorer {rule.name}", every=every), highlight=False)
+    for name, found in compared.items():
+        Console().print(paper.table(found, title=f"{name}, scorer {rule.name}", every=every), highlight=False)

@@ -1,4 +1,4 @@
-"""`paravt tasks`: the benchmarks' tasks for lmms-eval, where their videos are looked for, and which are missing."""
+"""`paravt tasks`: the benchmarks' tasks for lmms-eval, where their videos are expected, and which are missing."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -6,81 +6,65 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from paravt_cli import options as shared
+
 if TYPE_CHECKING:
     from lmms_tasks.benchmarks import Benchmark, Doc, Roots
 
 
 def tasks(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[TASK]...", help="Only these, with each missing video.")
+        list[str] | None, typer.Argument(metavar="[TASK]...", help="Only these tasks, with each missing video.")
     ] = None,
-    videos: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FOLDER", help="Where videos are: FOLDER for all, mlvu:FOLDER for one. Repeat it."),
-    ] = None,
-    path: Annotated[bool, typer.Option("--path", help="Print what --include_path of lmms-eval takes.")] = False,
+    videos: shared.VideosOption = None,
+    path: Annotated[bool, typer.Option("--path", help="Print the folder for lmms-eval's --include_path.")] = False,
     fixture: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Write small generated rows and videos into DIR; print their include path."),
+        typer.Option(metavar="DIR", help="Write small generated data to DIR and print its include path."),
     ] = None,
 ) -> None:
-    """List the benchmarks' tasks: data set, split, where videos are looked for, how many are missing."""
-    from rich.console import Console
-
+    """List the benchmarks' tasks: data set, split, video folder, number of missing videos."""
     from lmms_tasks.benchmarks import ALL_VIDEOS, BENCHMARKS, INCLUDE, Roots, get_benchmark
+    from paravt_cli.benchmarks import write_fixture
+    from paravt_infer.console import say, stderr
 
-    console = Console(stderr=True)
     if path:
         print(INCLUDE)
     elif fixture:
         fixture = fixture.absolute()
-        with console.status("writing rows and videos"):
+        with stderr().status("writing rows and videos"):
             include = write_fixture(fixture)
-        hint = f"their videos: set {ALL_VIDEOS}={fixture}, or give the model paravt videos={fixture}"
-        console.print(hint, markup=False, highlight=False, soft_wrap=True)
+        say(f"their videos: set {ALL_VIDEOS}={fixture}, or give the model paravt videos={fixture}")
         print(include)
     else:
         roots = Roots.make(videos or [])
-        for one in [get_benchmark(name) for name in names] if names else BENCHMARKS.values():
-            with console.status(f"looking for the videos of {one.task}"):
-                lines = list(_lines(one, roots, each=bool(names)))
+        for benchmark in [get_benchmark(name) for name in names] if names else BENCHMARKS.values():
+            with stderr().status(f"looking for the videos of {benchmark.task}"):
+                lines = list(_lines(benchmark, roots, each=bool(names)))
             print("\n".join(lines))
         if not names:
             print(f"paravt_table1{'':16}all of them")
 
 
-def write_fixture(folder: Path) -> Path:
-    """Write the generated data of all tasks into `folder`; returns the include path of their task files."""
-    from lmms_tasks.fixture import write_tasks
-    from paravt_infer.errors import SettingsError
-    from paravt_training.world.seven import write_seven
-
-    try:
-        write_seven(folder)
-    except OSError as error:
-        raise SettingsError(f"{folder}: cannot be written ({error.strerror}); choose another folder") from None
-    return write_tasks(folder)
-
-
 def _lines(benchmark: "Benchmark", roots: "Roots", *, each: bool) -> Iterator[str]:
-    """What is said of a task; with `each`, every missing video too."""
+    """Lines about a task; with `each`, one for every missing video."""
     from lmms_tasks.benchmarks import videos_of
 
     yield f"{benchmark.task:29}{benchmark.title}: {benchmark.hub}, split {benchmark.split}"
     yield f"  videos in {roots.of(benchmark)} ({benchmark.variable})"
     rows = _loaded_rows(benchmark)
     if rows is None:
-        yield "  not counted yet: lmms-eval loads the rows at the task's first run"
+        yield "  not counted yet: lmms-eval loads the rows when the task first runs"
         return
-    seen = videos_of(benchmark, rows, roots)
-    subtitled = f"; {seen.subtitled:,} have subtitles" if benchmark.subtitles else ""
-    yield f"  {len(seen.missing):,} of {seen.count:,} are missing{subtitled}"
+    found = videos_of(benchmark, rows, roots)
+    subtitled = f"; {found.subtitled:,} have subtitles" if benchmark.subtitles else ""
+    yield f"  {len(found.missing):,} of {found.count:,} are missing{subtitled}"
     if each:
-        yield from (f"    {video}" for video in seen.missing)
+        yield from (f"    {video}" for video in found.missing)
 
 
 def _loaded_rows(benchmark: "Benchmark") -> "Iterable[Doc] | None":
-    """A split's rows, where lmms-eval has loaded them before; None where not. Never downloads."""
+    """The rows of a split from lmms-eval's cache; None if they are not in it. Never downloads."""
     import os
 
     os.environ.update(HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1")
@@ -88,8 +72,8 @@ def _loaded_rows(benchmark: "Benchmark") -> "Iterable[Doc] | None":
         import datasets  # type: ignore[import-untyped]
 
         datasets.utils.logging.set_verbosity_error()
-        kept = os.environ.get("LMMS_EVAL_DATASETS_CACHE")
-        rows: Any = datasets.load_dataset(benchmark.hub, split=benchmark.split, cache_dir=kept)
+        cache = os.environ.get("LMMS_EVAL_DATASETS_CACHE")
+        rows: Any = datasets.load_dataset(benchmark.hub, split=benchmark.split, cache_dir=cache)
     except (ImportError, OSError, ValueError):
         return None
     docs: Iterable[Doc] = rows

@@ -1,4 +1,4 @@
-"""How a rollout looks on a terminal, running or saved: the timeline, the windows, the evidence, the answer."""
+"""A rollout drawn on a terminal, running or saved: the timeline, the windows, the evidence, the answer."""
 
 from collections.abc import Sequence
 
@@ -12,12 +12,12 @@ from paravt_infer.rollout import Evidence, Rollout, Turn
 from paravt_infer.times import format_time
 
 COLOURS = ("cyan", "magenta", "yellow", "green", "blue")
-STATES = {"waiting": "waits", "decoding": "reads frames", "looking": "looks", "ok": "done", "error": "error"}
+STATES = {"waiting": "waiting", "decoding": "reading", "looking": "looking", "ok": "done", "error": "error"}
 _LABEL, _SIDE = 10, 34
 
 
 def draw(rollout: Rollout, *, width: int) -> RenderableType:
-    """The whole picture of a rollout, for a terminal of `width` columns."""
+    """The whole drawing of a rollout, for a terminal of `width` columns."""
     parts: list[RenderableType] = [_head(rollout), Text()]
     if rollout.video is not None:
         parts.append(_timeline(rollout, max(20, width - _LABEL - _SIDE - 4)))
@@ -33,14 +33,14 @@ def _head(rollout: Rollout) -> RenderableType:
     for letter, option in rollout.question.options.items():
         lines.append(f"\n  {letter}. {option}", style="bold" if rollout.answer == letter else "")
     video = rollout.video
-    where = f"\n{rollout.question.video}"
+    source = f"\n{rollout.question.video}"
     if video is not None:
-        where += f"  {format_time(video.duration)}, {video.width}x{video.height}, {video.fps:.3g} fps"
-    return lines.append(where, style="dim")
+        source += f"  {format_time(video.duration)}, {video.width}x{video.height}, {video.fps:.3g} fps"
+    return lines.append(source, style="dim")
 
 
 def _timeline(rollout: Rollout, width: int) -> RenderableType:
-    """The video as a bar: a row for the overview's frames, and one for each window asked for."""
+    """The video as a bar: a row for the overview's frames and one for each requested window."""
     assert rollout.video is not None
     duration = max(rollout.video.duration, 1e-6)
     grid = Table.grid(padding=(0, 1))
@@ -55,8 +55,8 @@ def _timeline(rollout: Rollout, width: int) -> RenderableType:
     for frame in rollout.overview:
         ticks[column(frame.time)] = "┴"
     count = len(rollout.overview)
-    looked = f"{count} frames" if count else "reading"
-    grid.add_row("overview", Text("".join(ticks), style="dim"), Text(looked, style="dim"))
+    state = f"{count} frames" if count else "reading"
+    grid.add_row("overview", Text("".join(ticks), style="dim"), Text(state, style="dim"))
     for number, call in enumerate(rollout.evidence):
         colour = COLOURS[number % len(COLOURS)]
         bar = Text(" " * width)
@@ -96,39 +96,41 @@ def _evidence(rollout: Rollout) -> RenderableType:
 
 def _outcome(rollout: Rollout) -> RenderableType:
     if rollout.status == "running":
-        return Text(doing(rollout), style="italic dim")
+        return Text(current_step(rollout), style="italic dim")
     if rollout.status in ("failed", "cancelled"):
         return Panel(Text(rollout.error or "stopped"), title=rollout.status, border_style="red", title_align="left")
     usage = rollout.usage
-    foot = (
+    summary = (
         f"{len(rollout.turns)} turns, {usage.calls_ok} of {usage.calls} calls ran, {usage.prompt_tokens:,} tokens in "
         f"({usage.visual_tokens:,} visual), {usage.output_tokens:,} out, {usage.seconds:.1f} s"
     )
     if rollout.answer is None:
-        said = rollout.turns[-1].response if rollout.turns else ""
-        body = Text("no answer could be read").append(f"\nlast words: {_printable(said)[-200:].strip()}", style="dim")
-        return Panel(body, title="no answer", subtitle=foot, border_style="yellow", title_align="left")
+        response = rollout.turns[-1].response if rollout.turns else ""
+        body = Text("no answer could be read").append(f"\nresponse ends: {_printable(response)[-200:].strip()}", "dim")
+        return Panel(body, title="no answer", subtitle=summary, border_style="yellow", title_align="left")
     option = rollout.question.options.get(rollout.answer)
     body = Text(f"{rollout.answer}. {option}" if option else _printable(rollout.answer), style="bold")
     if rollout.supporting:
         spans = (f"{format_time(e.used[0])} - {format_time(e.used[1])}" for e in rollout.supporting if e.used)
-        body.append("\nrests on " + ", ".join(spans), style="not bold dim")
+        body.append("\nbased on " + ", ".join(spans), style="not bold dim")
     else:
-        body.append("\nrests on the overview alone", style="not bold dim")
-    return Panel(body, title="answer", subtitle=foot, border_style="green", title_align="left")
+        body.append("\nbased on the overview alone", style="not bold dim")
+    return Panel(body, title="answer", subtitle=summary, border_style="green", title_align="left")
 
 
-def doing(rollout: Rollout) -> str:
-    """What a running episode is busy with, in a few words."""
+def current_step(rollout: Rollout) -> str:
+    """The step that a running episode is at, in a few words."""
     if not rollout.overview:
         return "reading the video ..."
     if not rollout.turns:
         return "preparing ..."
     turn = rollout.turns[-1]
     if not turn.calls:
-        return f"turn {len(rollout.turns)}: the main agent {'answers' if turn.kind == 'final' else 'thinks'} ..."
+        return (
+            f"turn {len(rollout.turns)}: the main agent {'is answering' if turn.kind == 'final' else 'is thinking'} ..."
+        )
     done = sum(rollout.evidence[call].status in ("ok", "error") for call in turn.calls)
-    return f"turn {len(rollout.turns)}: sub-agents look, {done} of {len(turn.calls)} done ..."
+    return f"turn {len(rollout.turns)}: sub-agents are looking, {done} of {len(turn.calls)} done ..."
 
 
 def listing(rollouts: Sequence[Rollout]) -> RenderableType:
@@ -140,17 +142,17 @@ def listing(rollouts: Sequence[Rollout]) -> RenderableType:
         seconds = f"{rollout.usage.seconds:.1f}"
         name = rollout.question.id or rollout.id
         cells = (str(number), name, rollout.status, answer, calls, seconds, _printable(rollout.question.text[:60]))
-        table.add_row(*map(Text, cells))  # as they are: brackets are no markup
+        table.add_row(*map(Text, cells))  # Text: brackets are not markup
     return table
 
 
 def transcript(rollout: Rollout) -> RenderableType:
-    """Every turn's text, prefix included."""
+    """The text of every turn, prefix included."""
     return Group(*(_turn(number, turn) for number, turn in enumerate(rollout.turns, 1)))
 
 
 def _turn(number: int, turn: Turn) -> RenderableType:
-    cached = f", {turn.cached_tokens:,} from cache" if turn.cached_tokens is not None else ""
+    cached = f", {turn.cached_tokens:,} cached" if turn.cached_tokens is not None else ""
     title = (
         f"turn {number} ({turn.kind}), {turn.prompt_tokens:,} tokens in{cached}, {turn.seconds:.1f} s, {turn.finish}"
     )
@@ -161,5 +163,5 @@ def _turn(number: int, turn: Turn) -> RenderableType:
 
 
 def _printable(text: str) -> str:
-    """Text without control characters: a model's words must not move the cursor."""
+    """Text without control characters: what a model generates must not move the cursor."""
     return "".join(c for c in text if c in "\n\t" or c.isprintable())

@@ -1,0 +1,24 @@
+"""`paravt merge`: the shards of an evaluation as one folder, scored as a whole."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def merge(
+    folders: Annotated[list[Path], typer.Argument(help="Folders written by `paravt eval --shard`.")],
+    out: Annotated[Path, typer.Option(help="Folder to write.")],
+) -> None:
+    """Join the shards of an evaluation and score the whole."""
+    from lmms_tasks.items import load_rows
+    from paravt_cli import tables
+    from paravt_cli.benchmarks import load_lmms_eval
+    from paravt_infer.errors import BackendError
+
+    _, evaluation = load_lmms_eval()
+    summaries = evaluation.merge(folders, out)
+    tables.print_results(summaries, list(load_rows(out)))
+    failed = sum(summary.failed for summary in summaries.values())
+    if failed:
+        raise BackendError(f"{failed} episodes failed and are not scored; run their shards again")
