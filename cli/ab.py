@@ -4,9 +4,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from paravt_cli import options as shared
 from paravt_cli.benchmarks import SAMPLE_WORLD, load_items
+from paravt_infer.console import say, stderr
+from paravt_infer.errors import BackendError, SettingsError
+from paravt_infer.files import write_text_atomic
 
 BLOCK = 32
 """The arms take turns after this many questions."""
@@ -21,10 +25,7 @@ def ab(
     server: shared.ServerOption = None,
     backend: shared.BackendOption = "",
     device: shared.DeviceOption = "",
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A setting of both arms, such as frames=8. Repeatable."),
-    ] = None,
+    settings: shared.SetOption = None,
     scorer: shared.ScorerOption = "paravt",
     videos: shared.VideosOption = None,
     concurrency: shared.ConcurrencyOption = 8,
@@ -33,19 +34,15 @@ def ab(
 ) -> None:
     """Ask the same questions under two settings and compare accuracy, latency and tokens.
 
-    Writes a table, a Parquet file of pairs and an HTML page of the questions whose result changed. Latency is most
-    reliable with --concurrency 1.
+    Writes a table, a Parquet file of pairs and an HTML page of the questions whose result changed. Settings given with
+    --set apply to both arms. Latency is most reliable with --concurrency 1.
     """
-    from rich.console import Console
 
     from lmms_tasks.compare import compare, save_pairs, short_names, table
     from lmms_tasks.items import EvalResult, save_rows
     from lmms_tasks.page import write_page
     from lmms_tasks.scoring.scorers import get_scorer
     from lmms_tasks.sweep import Arm, EngineSpec, sweep, write_run_info
-    from paravt_infer.console import say, stderr
-    from paravt_infer.errors import BackendError, SettingsError
-    from paravt_infer.files import write_text_atomic
     from paravt_infer.settings import Settings
 
     both = shared.parse_settings(settings)
@@ -55,8 +52,9 @@ def ab(
     }
     chosen = {name: Settings.make(**values) for name, values in arms.items()}
     judge = get_scorer(scorer)
-    names = shared.split_names(tasks)
-    items = load_items(names, videos=videos or [], fixture=fixture, limit=limit, world=out / "videos")
+    items = load_items(
+        shared.split_names(tasks), videos=videos or [], fixture=fixture, limit=limit, world=out / "videos"
+    )
     if not items:
         raise SettingsError(f"no task was named; `paravt tasks` lists the benchmarks, and {SAMPLE_WORLD} needs no data")
     spec = EngineSpec(model=model or None, servers=tuple(server or []), backend=backend or None, device=device or None)
@@ -81,4 +79,4 @@ def ab(
     say(f"pairs, rollouts and the page ab.html are in {out}")
     failed = sum(row.failed for results in rows.values() for row in results)
     if failed:
-        raise BackendError(f"{failed} episodes failed and are not compared; run this again to retry only them")
+        raise BackendError(f"{failed} episodes failed and are not compared; running this again retries only them")

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from paravt_infer.errors import SettingsError
+from paravt_infer.files import writing
 
 if TYPE_CHECKING:
     from lmms_tasks.items import Item
@@ -51,7 +52,6 @@ def write_fixture(folder: Path) -> Path:
         SettingsError: the folder cannot be written.
     """
     from lmms_tasks.fixture import write_tasks
-    from paravt_infer.files import writing
     from paravt_training.world.seven import write_seven
 
     with writing(folder):
@@ -85,16 +85,9 @@ def sample_world_items(folder: Path) -> "list[Item]":
 
     questions = fixed_test_set(str(folder))
     write_videos({question.question.video: question.scene for question in questions})
-    return [
-        Item(
-            task=SAMPLE_WORLD,
-            question=question.question,
-            gold=question.answer,
-            groups={
-                "kind": question.question.kind,
-                "type": question.type,
-                "seen by 8 frames": str(question.seen_by_overview[8]),
-            },
-        )
-        for question in questions
-    ]
+    items = []
+    for question in questions:
+        seen = str(question.seen_by_overview[8])
+        groups = {"kind": question.question.kind, "type": question.type, "seen by 8 frames": seen}
+        items.append(Item(task=SAMPLE_WORLD, question=question.question, gold=question.answer, groups=groups))
+    return items

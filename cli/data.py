@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paravt_cli import options as shared
+from paravt_cli import tables
+from paravt_infer.console import delayed_progress, say
 from paravt_infer.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -25,8 +27,7 @@ OutArgument = Annotated[Path, typer.Argument(metavar="OUT", help="Parquet file t
 def inspect(
     files: FilesArgument,
     videos: Annotated[
-        Path | None,
-        typer.Option(help="Folder that the rows' video paths are relative to.", show_default="each file's own"),
+        Path | None, typer.Option(help="Folder that video paths are relative to.", show_default="each file's own")
     ] = None,
     folder: Annotated[
         list[str] | None,
@@ -40,7 +41,6 @@ def inspect(
     """Count rows: sources, question types, calls per turn, lengths, missing videos, bad rows."""
     import json
 
-    from paravt_cli import tables
     from paravt_infer.model import load_model_files
     from paravt_training.data.inspect import Counts, counted
 
@@ -58,7 +58,6 @@ def inspect(
 @app.command("convert")
 def convert(source: InArgument, out: OutArgument) -> None:
     """Convert sequential traces to parallel ones: independent calls share a turn, frames become summaries."""
-    from paravt_infer.console import say
     from paravt_training.data.convert import ConversionCounts, converted
 
     counts = ConversionCounts()
@@ -73,7 +72,6 @@ def check(files: FilesArgument) -> None:
 
     Prints a line for each fault, with its file and row, and exits with 1 if there is any.
     """
-    from paravt_infer.console import say
     from paravt_training.data.check import check as faults_of
     from paravt_training.data.rows import BadRow
 
@@ -94,15 +92,11 @@ def filter_(
     source: InArgument,
     out: OutArgument,
     rollouts: Annotated[
-        Path | None,
-        typer.Option(
-            help="Rollouts (.parquet, .jsonl): drop the questions that they never answer right.", show_default=False
-        ),
+        Path | None, typer.Option(help="Rollouts: drop the questions that they never answer right.")
     ] = None,
     most_words: Annotated[int, typer.Option(min=1, help="Maximum number of words in an open answer.")] = 15,
 ) -> None:
     """Drop questions that rewards cannot teach: with long open answers, or never answered right."""
-    from paravt_infer.console import say
     from paravt_training.data.filter import FilterCounts, filtered, read_answers
 
     counts = FilterCounts()
@@ -121,7 +115,6 @@ def mix(
     data: Annotated[Path, typer.Option(help="Folder that the manifest's paths are relative to.")] = Path(),
 ) -> None:
     """Mix files by a manifest, with a given fraction of rows that call tools. The same seed gives the same mix."""
-    from paravt_infer.console import delayed_progress, say
     from paravt_training.data.manifest import load_manifest
     from paravt_training.data.mix import mix as write
 
@@ -139,20 +132,18 @@ def mix(
 
 def _rows(files: Sequence[Path], description: str) -> Iterator["ConversationRow | BadRow"]:
     """The rows of all files, with a progress bar. Raises SettingsError for a wrong file before anything is read."""
-    from paravt_infer.console import delayed_progress
     from paravt_training.data.rows import count_rows, read_rows
 
     total = sum(count_rows(file) for file in files)
     with delayed_progress(description, total) as advance:
         for file in files:
             for row in read_rows(file):
-                advance(total)
+                advance()
                 yield row
 
 
 def _readable(rows: Iterator["ConversationRow | BadRow"]) -> Iterator["ConversationRow"]:
     """The rows that could be read; the others are reported on stderr."""
-    from paravt_infer.console import say
     from paravt_training.data.rows import BadRow
 
     for row in rows:
@@ -173,7 +164,6 @@ def _write(rows: Iterator["ConversationRow | BadRow"], out: Path) -> int:
 
 
 def _say_left_out(reasons: Counter[str]) -> None:
-    from paravt_infer.console import say
 
     for reason, count in reasons.most_common():
         say(f"  {reason}: {count:,} left out")

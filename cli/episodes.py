@@ -3,9 +3,10 @@
 import asyncio
 import signal
 import sys
-from collections.abc import AsyncGenerator, Coroutine
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TypeVar
+from typing import Any
 
 from rich.live import Live
 
@@ -13,39 +14,55 @@ from paravt_cli import view
 from paravt_infer.batch import Batch
 from paravt_infer.console import progress_bar, say, stderr
 from paravt_infer.engine import Engine, EngineSpec
+from paravt_infer.errors import BackendError
 from paravt_infer.questions import Question
-from paravt_infer.rollout import Rollout
+from paravt_infer.rollout import Rollout, rollout_to_json
+from paravt_infer.rollout_files import save_rollouts
 from paravt_infer.settings import Settings
 
-T = TypeVar("T")
+BUNDLED = (
+    "the bundled checkpoint answered: it only understands videos of the sample world; "
+    "for other videos name a model with --model"
+)
 
 
-def run(work: Coroutine[None, None, T]) -> T:
-    """Run to the end; SIGTERM stops cleanly, as Ctrl-C does, with exit code 143."""
+def ask_one(spec: EngineSpec, settings: Settings, question: Question, *, as_json: bool, save: str) -> None:
+    """Ask a question, show its progress, and print the answer (on a terminal, draw it) or the rollout as JSON.
 
-    async def guarded() -> T:
-        task = asyncio.ensure_future(work)
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-        return await task
-
-    try:
-        return asyncio.run(guarded())
-    except asyncio.CancelledError:
-        say("paravt: stopped")
-        sys.exit(143)
-
-
-async def run_one(spec: EngineSpec, settings: Settings, question: Question, *, draw: bool) -> Rollout:
-    """Ask one question and show its progress: drawn on a terminal, otherwise a line for each step on stderr.
-
-    Args:
-        draw: draw on stdout if that is a terminal; otherwise stdout stays free for the result.
+    Raises BackendError if the episode failed or has no answer. `save` may be empty.
     """
+    rollout = _run(_ask(spec, settings, question, draw=not as_json))
+    if save:
+        save_rollouts(rollout, save)
+    if as_json:
+        print(rollout_to_json(rollout))
+    elif not sys.stdout.isatty() and rollout.answer is not None:
+        print(rollout.answer)
+    for note in [BUNDLED] * (not spec.model and not spec.servers) + rollout.backend.notes:
+        say(f"note: {note}", style="dim")
+    if rollout.status == "failed":
+        raise BackendError(rollout.error or "the episode failed")
+    if rollout.answer is None:
+        end = " ".join(rollout.turns[-1].response.split())[-120:] if rollout.turns else ""
+        raise BackendError(f"no answer could be read from the model's response, which ends: {end!r}")
+
+
+def ask_file(spec: EngineSpec, batch: Batch, *, concurrency: int) -> None:
+    """Ask a file of questions with a progress bar. Raises BackendError if an episode failed."""
+    counts = _run(_ask_all(spec, batch, concurrency))
+    total, failed, unanswered = counts.total(), counts["failed"], counts["no_answer"]
+    without = f", {unanswered} without an answer" if unanswered else ""
+    say(f"{total} questions, {total - failed - unanswered} answered{without}; rollouts in {batch.out}")
+    if failed:
+        raise BackendError(f"{failed} of {total} failed (see {batch.out}); running this again retries only them")
+
+
+async def _ask(spec: EngineSpec, settings: Settings, question: Question, *, draw: bool) -> Rollout:
     console = stderr()
     async with _open_engine(spec, settings) as engine:
         on_stdout = draw and sys.stdout.isatty()
         if not on_stdout and not console.is_terminal:
-            return await engine.ask(question, on_change=_StepLog().change)
+            return await engine.ask(question, on_change=_step_log())
         # On stdout the last state drawn is the answer. On stderr the drawing disappears: stdout gets the answer.
         with Live(console=None if on_stdout else console, refresh_per_second=8, transient=not on_stdout) as live:
             return await engine.ask(
@@ -53,15 +70,15 @@ async def run_one(spec: EngineSpec, settings: Settings, question: Question, *, d
             )
 
 
-async def run_batch(spec: EngineSpec, batch: Batch, *, concurrency: int) -> dict[str, int]:
-    """Ask a file of questions. Returns the number of rollouts by status."""
-    counts: dict[str, int] = {}
+async def _ask_all(spec: EngineSpec, batch: Batch, concurrency: int) -> Counter[str]:
+    """Returns the number of rollouts by status."""
+    counts: Counter[str] = Counter()
     async with _open_engine(spec, batch.settings) as engine:
         with progress_bar() as progress:
             task = progress.add_task("asking", total=len(batch.questions))
             async for rollout in batch.run(engine, concurrency=concurrency):
-                counts[rollout.status] = counts.get(rollout.status, 0) + 1
-                progress.update(task, advance=1, description=f"asking ({counts.get('failed', 0)} failed)")
+                counts[rollout.status] += 1
+                progress.update(task, advance=1, description=f"asking ({counts['failed']} failed)")
     return counts
 
 
@@ -71,20 +88,33 @@ async def _open_engine(spec: EngineSpec, settings: Settings) -> AsyncGenerator[E
     console = stderr()
     async with AsyncExitStack() as stack:
         with console.status("loading the model") as status:
-            engine = await stack.enter_async_context(
-                spec.open(settings, say=status.update if console.is_terminal else say)
-            )
+            opening = spec.open(settings, say=status.update if console.is_terminal else say)
+            engine = await stack.enter_async_context(opening)
         yield engine
 
 
-class _StepLog:
+def _step_log() -> Callable[[Rollout], None]:
     """Progress for a log: a line whenever the episode's current step changes."""
+    lines = [""]
 
-    def __init__(self) -> None:
-        self.last = ""
-
-    def change(self, rollout: Rollout) -> None:
-        line = view.current_step(rollout)
-        if rollout.status == "running" and line != self.last:
+    def change(rollout: Rollout) -> None:
+        if rollout.status == "running" and (line := view.current_step(rollout)) != lines[-1]:
+            lines.append(line)
             say(line)
-            self.last = line
+
+    return change
+
+
+def _run(work: Coroutine[Any, Any, Any]) -> Any:
+    """Run to the end; SIGTERM stops cleanly, as Ctrl-C does."""
+
+    async def guarded() -> Any:
+        task = asyncio.ensure_future(work)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        return await task
+
+    try:
+        return asyncio.run(guarded())
+    except asyncio.CancelledError:
+        say("paravt: stopped")
+        sys.exit(143)

@@ -6,6 +6,10 @@ from typing import Annotated
 import typer
 
 from paravt_cli import options as shared
+from paravt_cli import tables
+from paravt_cli.benchmarks import load_lmms_eval, task_files
+from paravt_infer.console import say
+from paravt_infer.errors import BackendError
 
 
 def evaluate(
@@ -31,14 +35,9 @@ def evaluate(
     reader: shared.ReaderOption = "pyav",
 ) -> None:
     """Run benchmarks. Every episode is saved as it finishes; run again with the same --out to resume."""
-    from paravt_cli import tables
-    from paravt_cli.benchmarks import load_lmms_eval, task_files
-    from paravt_infer.console import say
-    from paravt_infer.errors import BackendError
 
     adapter_module, evaluation = load_lmms_eval()
     include, roots = task_files(videos or [], fixture)
-    chosen = {"protocol": protocol, "dispatch": dispatch, "evidence": evidence, "frames": frames}
     adapter = adapter_module.ParavtModel(
         model=model or None,
         server=";".join(server or []),
@@ -49,7 +48,8 @@ def evaluate(
         out=str(out),
         system_prompt=system_prompt,
         videos=";".join(roots),
-        **(chosen | shared.parse_settings(settings)),
+        **dict(protocol=protocol, dispatch=dispatch, evidence=evidence, frames=frames)
+        | shared.parse_settings(settings),
     )
     part = evaluation.Shard.make(shard) if shard else None
     names = shared.split_names(tasks)
@@ -61,4 +61,4 @@ def evaluate(
             print(f"{task}: {', '.join(metrics)}")
     say(f"results, rollouts and settings are in {out}")
     if outcome.failed:
-        raise BackendError(f"{outcome.failed} episodes failed and are not scored; run this again to retry only them")
+        raise BackendError(f"{outcome.failed} episodes failed and are not scored; running this again retries only them")

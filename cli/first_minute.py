@@ -6,17 +6,11 @@ import sys
 from paravt_cli.main import main
 from paravt_infer import bundled
 
-
-def first_minute() -> None:
-    """Ask the first sample video's question with the bundled checkpoint."""
+if __name__ == "__main__":
     sample = bundled.sample_videos()[0]
-    command = ["ask", sample.path, sample.question]
+    command = ["paravt", "ask", sample.path, sample.question]
     for letter, text in sample.options.items():
         command += ["--option", f"{letter}={text}"]
-    print("paravt " + shlex.join(command), file=sys.stderr)
-    sys.argv = ["paravt", *command]
+    print(shlex.join(command), file=sys.stderr)
+    sys.argv = command
     main()
-
-
-if __name__ == "__main__":
-    first_minute()

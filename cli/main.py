@@ -8,23 +8,7 @@ import sys
 import typer
 
 import paravt_infer
-from paravt_cli import (
-    ab,
-    ask,
-    data,
-    doctor,
-    eval,
-    merge,
-    plan,
-    probe,
-    report,
-    rescore,
-    samples,
-    show,
-    table1,
-    tasks,
-    train,
-)
+from paravt_cli import ab, ask, data, doctor, eval, merge, probe, rescore, samples, show, table1, tasks, train
 
 app = typer.Typer(
     name="paravt",
@@ -33,20 +17,12 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command("ask")(ask.ask)
-app.command("show")(show.show)
-app.command("probe")(probe.probe)
-app.command("samples")(samples.samples)
-app.command("doctor")(doctor.doctor)
+for command in (ask.ask, show.show, probe.probe, samples.samples, doctor.doctor):
+    app.command()(command)
 app.command("eval")(eval.evaluate)
-app.command("ab")(ab.ab)
-app.command("rescore")(rescore.rescore)
-app.command("merge")(merge.merge)
-app.command("table1")(table1.table1)
-app.command("tasks")(tasks.tasks)
+for scoring in (ab.ab, rescore.rescore, merge.merge, table1.table1, tasks.tasks):
+    app.command()(scoring)
 app.add_typer(data.app, name="data")
-train.app.command("plan")(plan.plan)
-train.app.command("report")(report.report)
 app.add_typer(train.app, name="train")
 
 

@@ -5,6 +5,10 @@ from typing import Annotated
 
 import typer
 
+from paravt_cli import tables
+from paravt_cli.benchmarks import load_lmms_eval
+from paravt_infer.errors import BackendError
+
 
 def merge(
     folders: Annotated[list[Path], typer.Argument(help="Folders written by `paravt eval --shard`.")],
@@ -12,9 +16,6 @@ def merge(
 ) -> None:
     """Join the shards of an evaluation and score the whole."""
     from lmms_tasks.items import load_rows
-    from paravt_cli import tables
-    from paravt_cli.benchmarks import load_lmms_eval
-    from paravt_infer.errors import BackendError
 
     _, evaluation = load_lmms_eval()
     summaries = evaluation.merge(folders, out)

@@ -9,25 +9,17 @@ from paravt_infer.errors import SettingsError
 
 # Which model answers
 ModelOption = Annotated[str, typer.Option("--model", "-m", help="Model folder or hub id.", show_default=False)]
-ServerOption = Annotated[
-    list[str] | None, typer.Option("--server", "-s", help="URL of a running server or router. Repeatable.")
-]
+ServerOption = Annotated[list[str] | None, typer.Option("--server", "-s", help="Server or router URL. Repeatable.")]
 BackendOption = Annotated[str, typer.Option(help="sglang, transformers or openai.", show_default="auto-detected")]
-DeviceOption = Annotated[
-    str, typer.Option(help="Device of the transformers backend: cpu, cuda, cuda:1 ...", show_default=False)
-]
+DeviceOption = Annotated[str, typer.Option(help="For transformers: cpu, cuda, cuda:1 ...", show_default=False)]
 ReaderOption = Annotated[str, typer.Option(help="Video decoder: pyav, decord or torchcodec.")]
 
 # How an episode runs
 ProtocolOption = Annotated[str, typer.Option(help="paravt, tools, reasoning or direct.")]
 DispatchOption = Annotated[str, typer.Option(help="How the calls of a turn run: parallel or sequential.")]
-EvidenceOption = Annotated[
-    str, typer.Option(help="What a call returns: text (a sub-agent's summary) or frames (the window's).")
-]
+EvidenceOption = Annotated[str, typer.Option(help="What a call returns: text (a sub-agent's summary) or frames.")]
 FramesOption = Annotated[int, typer.Option(help="Maximum number of overview frames.")]
-SystemPromptOption = Annotated[
-    str, typer.Option(help="File with a system prompt to use instead of the protocol's.", show_default=False)
-]
+SystemPromptOption = Annotated[str, typer.Option(help="File that replaces the system prompt.", show_default=False)]
 SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Any other setting, such as max_calls=3. Repeatable."),
@@ -38,10 +30,7 @@ ConcurrencyOption = Annotated[int, typer.Option(help="Maximum number of episodes
 ResultsOption = Annotated[Path, typer.Option("--out", help="Folder for the results; reuse it to resume.")]
 ScorerOption = Annotated[str, typer.Option(help="paravt, strict, lmms-eval or official.")]
 VideosOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="FOLDER", help="Folder of the videos; BENCHMARK:FOLDER (mlvu:FOLDER) for one benchmark. Repeatable."
-    ),
+    list[str] | None, typer.Option(metavar="FOLDER", help="Video folder, or mlvu:FOLDER for one benchmark. Repeatable.")
 ]
 LimitOption = Annotated[int | None, typer.Option(help="Ask only the first N questions of each task.")]
 FixtureOption = Annotated[
@@ -80,9 +69,5 @@ def parse_settings(pairs: list[str] | None, option: str = "--set") -> dict[str, 
 
 
 def split_names(text: str) -> list[str]:
-    """The names in a comma-separated list.
-
-    >>> split_names("paravt_mlvu, paravt_mmvu,")
-    ['paravt_mlvu', 'paravt_mmvu']
-    """
+    """The names in a comma-separated list, without blanks and empty ones."""
     return [name.strip() for name in text.split(",") if name.strip()]

@@ -10,10 +10,7 @@ if TYPE_CHECKING:
     from paravt_infer.video.types import VideoInfo
 
 
-def probe(
-    video: Annotated[str, typer.Argument(help="The video file.")],
-    as_json: shared.JsonOption = False,
-) -> None:
+def probe(video: Annotated[str, typer.Argument(help="The video file.")], as_json: shared.JsonOption = False) -> None:
     """Print a video's duration, frame rate, size, rotation and codec, read from its packets."""
     import asyncio
     import dataclasses

@@ -5,6 +5,11 @@ from typing import Annotated
 
 import typer
 
+from paravt_cli import tables
+from paravt_infer.console import delayed_progress
+from paravt_infer.errors import SettingsError
+from paravt_infer.files import write_text_atomic
+
 DEFAULT_SCORERS = ("paravt", "strict", "lmms-eval")
 
 
@@ -33,10 +38,6 @@ def rescore(
     from lmms_tasks.items import load_rows
     from lmms_tasks.rescore import rescore as score_again
     from lmms_tasks.scoring.scorers import get_scorer
-    from paravt_cli import tables
-    from paravt_infer.console import delayed_progress
-    from paravt_infer.errors import SettingsError
-    from paravt_infer.files import write_text_atomic
 
     names = list(dict.fromkeys(scorer or DEFAULT_SCORERS))
     if server and not {"judge", "official"} & {*names}:
@@ -47,7 +48,4 @@ def rescore(
         found = score_again(rows, scorers, done=advance)
     if out:
         write_text_atomic(out, found.model_dump_json(indent=1) + "\n")
-    for task in found.tasks:
-        tables.print_scores(task)
-    for name, facts in found.scorers.items():
-        tables.print_facts(name, facts)
+    tables.print_scores(found)

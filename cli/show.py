@@ -3,6 +3,9 @@
 from typing import Annotated
 
 import typer
+from rich.console import Console
+
+from paravt_infer.errors import SettingsError
 
 
 def show(
@@ -13,10 +16,8 @@ def show(
     turns: Annotated[bool, typer.Option("--turns", help="Also print the text of every turn.")] = False,
 ) -> None:
     """Draw a saved rollout: the timeline, the windows, each sub-agent's evidence, the answer."""
-    from rich.console import Console
 
     from paravt_cli import view
-    from paravt_infer.errors import SettingsError
     from paravt_infer.rollout_files import load_rollouts
 
     console = Console()

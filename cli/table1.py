@@ -4,8 +4,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from paravt_cli import options as shared
+from paravt_infer.console import say
+from paravt_infer.errors import SettingsError
 
 
 def table1(
@@ -17,14 +20,10 @@ def table1(
     """Compare results with the paper's Table 1: the differences and their intervals."""
     import json
 
-    from rich.console import Console
-
     from lmms_tasks import table1_beside as paper
     from lmms_tasks.items import load_rows
     from lmms_tasks.scoring.scorers import get_scorer
     from lmms_tasks.table1_numbers import COLUMNS, SOURCE
-    from paravt_infer.console import say
-    from paravt_infer.errors import SettingsError
 
     rule = get_scorer(scorer)
     compared: dict[str, list[paper.Table1Row]] = {}

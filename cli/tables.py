@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
@@ -12,7 +11,7 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     from lmms_tasks.items import EvalResult
-    from lmms_tasks.rescore import TaskScores
+    from lmms_tasks.rescore import Rescored, TaskScores
     from lmms_tasks.scoring.summary import Summary
     from paravt_infer.rollout import Usage
     from paravt_training.plan.estimate import Estimate, TrainingPlan
@@ -41,7 +40,6 @@ def _summaries(summaries: "Mapping[str, Summary]") -> Table:
     """A line for each task and each value of its breakdowns."""
     numbers = ("%", "questions", "no answer", "failed")
     table = plain_table("task", "measure", *numbers, numbers=numbers, box=SIMPLE_HEAD)
-    table.columns[1].no_wrap = True
     for task, summary in summaries.items():
         counts = (summary.count, summary.no_answer, summary.failed)
         table.add_row(task, summary.headline.name, _percent(summary.headline.value), *map(str, counts), style="bold")
@@ -67,16 +65,25 @@ def _costs(rows: "Sequence[EvalResult]") -> Table | None:
     numbers = ("tokens in", "tokens out", "calls", "seconds p50", "p95")
     table = plain_table("cost per question", *numbers, numbers=numbers, box=SIMPLE_HEAD)
     for task, spent in usages.items():
-        tokens = (fmean(usage.prompt_tokens for usage in spent), fmean(usage.output_tokens for usage in spent))
+        counts = [(usage.prompt_tokens, usage.output_tokens, usage.calls) for usage in spent]
+        read, written, calls = np.mean(counts, axis=0)
         p50, p95 = np.percentile([usage.seconds for usage in spent], [50, 95])
-        calls = fmean(usage.calls for usage in spent)
-        table.add_row(task, *(f"{count:,.0f}" for count in tokens), f"{calls:.2f}", f"{p50:.1f}", f"{p95:.1f}")
+        table.add_row(task, f"{read:,.0f}", f"{written:,.0f}", f"{calls:.2f}", f"{p50:.1f}", f"{p95:.1f}")
     return table
 
 
-def print_scores(task: "TaskScores") -> None:
-    """Print one task under every scorer: scores, their spread, faults, and the questions they disagree on."""
+def print_scores(rescored: "Rescored") -> None:
+    """Print every task under every scorer, then what the scorers depend on, such as a judge's model."""
     console = Console()
+    for task in rescored.tasks:
+        _print_task(console, task)
+    for name, facts in rescored.scorers.items():
+        if short := ", ".join(f"{key} {value}" for key, value in facts.items() if "\n" not in value):
+            console.print(Text(f"{name}: {short}", style="dim"), soft_wrap=True)
+
+
+def _print_task(console: Console, task: "TaskScores") -> None:
+    """Print a task's scores, their spread, the scorers' faults, and the questions that they disagree on."""
     numbers = ("percent", "rows", "no answer", "failed", "unscored")
     table = plain_table("scorer", "headline", *numbers, title=task.task, numbers=numbers)
     for name, summary in task.summaries.items():
@@ -93,15 +100,9 @@ def print_scores(task: "TaskScores") -> None:
     console.print()
 
 
-def print_facts(scorer: str, facts: Mapping[str, str]) -> None:
-    """Print what a scorer's results depend on, such as a judge's model; leaves out longer texts."""
-    if short := ", ".join(f"{key} {value}" for key, value in facts.items() if "\n" not in value):
-        Console().print(Text(f"{scorer}: {short}", style="dim"), soft_wrap=True)
-
-
 def _disagreements(task: "TaskScores") -> Table:
     total = len(task.disagreements)
-    shown = f", the first {SHOWN_DISAGREEMENTS} shown" if total > SHOWN_DISAGREEMENTS else ""
+    shown = f", {SHOWN_DISAGREEMENTS} of them shown" if total > SHOWN_DISAGREEMENTS else ""
     title = f"scorers disagree on {total}{shown}"
     table = plain_table("question", "gold", "answer", *task.summaries, title=title, numbers=list(task.summaries))
     for row in task.disagreements[:SHOWN_DISAGREEMENTS]:
@@ -137,13 +138,12 @@ def print_plan(name: str, plan: "TrainingPlan") -> None:
     for table in (
         _estimates("parameters", [*parameters, ("all", f"{shape.model.total:,}", "exact")]),
         _memory("GB on each training GPU", plan.training, plan.gpu.memory),
-        _memory("GB on each rollout GPU", plan.rollout, plan.gpu.memory),
+        _memory("GB on each rollout GPU", plan.rollout, plan.gpu.memory) if plan.rollout else None,
         _estimates(f"tokens per {unit} and per step", tokens, "expected", "at most"),
         _estimates("seconds per step: an estimate of the minimum", seconds),
     ):
-        if table.row_count:
-            console.print()
-            console.print(table)
+        if table:
+            console.print("", table, sep="\n")
     if shape.sampling:
         line("expected shares: " + ", ".join(f"{part} {share:.0%}" for part, share in plan.shares.items()))
     paper = ": the paper's run took about 35 + 15 minutes per step" if shape.sampling else ""
@@ -151,8 +151,6 @@ def print_plan(name: str, plan: "TrainingPlan") -> None:
 
 
 def _memory(title: str, lines: "list[Estimate]", capacity: float) -> Table:
-    if not lines:
-        return Table()
     total = sum(line.value for line in lines)
     digits = 1 if total > 1e9 else 4  # for the small model
     rows = [(line.name, f"{line.value / 1e9:,.{digits}f}", line.how) for line in lines]
@@ -187,17 +185,18 @@ def print_data_counts(counts: Mapping[str, Any]) -> None:
     Console().print(table)
 
 
-def packages(versions: Mapping[str, tuple[str | None, str]]) -> Table:
-    """Packages by name, each with its version, if installed, and what it is for."""
-    table = plain_table("package", "version", "used for", title="Packages", padding=(0, 2, 0, 0))
-    for name, (version, purpose) in versions.items():
-        table.add_row(name, version or Text("-", style="dim"), purpose)
+def packages(versions: Mapping[str, str | None], uses: Mapping[str, tuple[str, str]]) -> Table:
+    """The version of each package and what it is used for; for a missing one, how to install it."""
+    table = plain_table("package", "version", "used for", padding=(0, 2, 0, 0))
+    for name, (purpose, extra) in uses.items():
+        install = f" (pip install 'paravt-infer[{extra}]')" if extra and not versions[name] else ""
+        table.add_row(name, versions[name] or "-", Text(purpose + install))
     return table
 
 
-def checks(kind: str, rows: Sequence[tuple[str, bool, str]], *, title: str) -> Table:
-    """What works here: a name, yes or no, and a note."""
-    table = plain_table(kind, "", "", title=f"\n{title}", padding=(0, 2, 0, 0))
+def backends(rows: Sequence[tuple[str, bool, str]]) -> Table:
+    """Each backend, whether it works here, and a note."""
+    table = plain_table("\nbackend", "", "", padding=(0, 2, 0, 0))
     for name, works, note in rows:
         table.add_row(name, Text("yes", style="green") if works else Text("no", style="yellow"), Text(note))
     return table

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from paravt_cli import options as shared
+from paravt_cli.benchmarks import write_fixture
+from paravt_infer.console import say, stderr
 
 if TYPE_CHECKING:
     from lmms_tasks.benchmarks import Benchmark, Doc, Roots
@@ -19,14 +21,11 @@ def tasks(
     videos: shared.VideosOption = None,
     path: Annotated[bool, typer.Option("--path", help="Print the folder for lmms-eval's --include_path.")] = False,
     fixture: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Write small generated data to DIR and print its include path."),
+        Path | None, typer.Option(metavar="DIR", help="Write small generated data to DIR; print its include path.")
     ] = None,
 ) -> None:
     """List the benchmarks' tasks: data set, split, video folder, number of missing videos."""
     from lmms_tasks.benchmarks import ALL_VIDEOS, BENCHMARKS, INCLUDE, Roots, get_benchmark
-    from paravt_cli.benchmarks import write_fixture
-    from paravt_infer.console import say, stderr
 
     if path:
         print(INCLUDE)
@@ -73,8 +72,6 @@ def _loaded_rows(benchmark: "Benchmark") -> "Iterable[Doc] | None":
 
         datasets.utils.logging.set_verbosity_error()
         cache = os.environ.get("LMMS_EVAL_DATASETS_CACHE")
-        rows: Any = datasets.load_dataset(benchmark.hub, split=benchmark.split, cache_dir=cache)
+        return datasets.load_dataset(benchmark.hub, split=benchmark.split, cache_dir=cache)  # type: ignore[no-any-return]
     except (ImportError, OSError, ValueError):
         return None
-    docs: Iterable[Doc] = rows
-    return docs

@@ -3,16 +3,14 @@
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from paravt_infer.rollout import Evidence, Rollout, Turn
+from paravt_infer.rollout import Evidence, Rollout
 from paravt_infer.times import format_time
 
 COLOURS = ("cyan", "magenta", "yellow", "green", "blue")
-STATES = {"waiting": "waiting", "decoding": "reading", "looking": "looking", "ok": "done", "error": "error"}
 _LABEL, _SIDE = 10, 34
 
 
@@ -54,8 +52,7 @@ def _timeline(rollout: Rollout, width: int) -> RenderableType:
     ticks = ["─"] * width
     for frame in rollout.overview:
         ticks[column(frame.time)] = "┴"
-    count = len(rollout.overview)
-    state = f"{count} frames" if count else "reading"
+    state = f"{len(rollout.overview)} frames" if rollout.overview else "reading"
     grid.add_row("overview", Text("".join(ticks), style="dim"), Text(state, style="dim"))
     for number, call in enumerate(rollout.evidence):
         colour = COLOURS[number % len(COLOURS)]
@@ -78,7 +75,7 @@ def _state(call: Evidence) -> Text:
     span = f"{format_time(call.used[0])} - {format_time(call.used[1])}" if call.used else ""
     clamped = " (clamped)" if call.clamped else ""
     seconds = f", {call.seconds:.1f} s" if call.status == "ok" else ""
-    return Text(f"{span}{clamped}  {STATES[call.status]}{seconds}", style="" if call.status == "ok" else "italic")
+    return Text(f"{span}{clamped}  {call.status}{seconds}", style="" if call.status == "ok" else "italic")
 
 
 def _evidence(rollout: Rollout) -> RenderableType:
@@ -137,29 +134,23 @@ def listing(rollouts: Sequence[Rollout]) -> RenderableType:
     """A table of several rollouts."""
     table = Table("", "id", "status", "answer", "calls", "s", "question", box=None)
     for number, rollout in enumerate(rollouts, 1):
-        calls = f"{rollout.usage.calls_ok}/{rollout.usage.calls}"
+        question, usage = rollout.question, rollout.usage
         answer = _printable(rollout.answer or rollout.error or "-")[:40]
-        seconds = f"{rollout.usage.seconds:.1f}"
-        name = rollout.question.id or rollout.id
-        cells = (str(number), name, rollout.status, answer, calls, seconds, _printable(rollout.question.text[:60]))
+        costs = (f"{usage.calls_ok}/{usage.calls}", f"{usage.seconds:.1f}")
+        cells = (str(number), question.id or rollout.id, rollout.status, answer, *costs, _printable(question.text[:60]))
         table.add_row(*map(Text, cells))  # Text: brackets are not markup
     return table
 
 
 def transcript(rollout: Rollout) -> RenderableType:
     """The text of every turn, prefix included."""
-    return Group(*(_turn(number, turn) for number, turn in enumerate(rollout.turns, 1)))
-
-
-def _turn(number: int, turn: Turn) -> RenderableType:
-    cached = f", {turn.cached_tokens:,} cached" if turn.cached_tokens is not None else ""
-    title = (
-        f"turn {number} ({turn.kind}), {turn.prompt_tokens:,} tokens in{cached}, {turn.seconds:.1f} s, {turn.finish}"
-    )
-    return Padding(
-        Panel(Text(_printable(turn.response)), title=title, title_align="left", border_style="dim"),
-        (1, 0, 0, 0),
-    )
+    panels: list[RenderableType] = []
+    for number, turn in enumerate(rollout.turns, 1):
+        cached = f", {turn.cached_tokens:,} cached" if turn.cached_tokens is not None else ""
+        title = f"turn {number} ({turn.kind}), {turn.prompt_tokens:,} tokens in{cached}, {turn.seconds:.1f} s"
+        text = Text(_printable(turn.response))
+        panels += [Text(), Panel(text, title=f"{title}, {turn.finish}", title_align="left", border_style="dim")]
+    return Group(*panels)
 
 
 def _printable(text: str) -> str:

@@ -14,7 +14,7 @@ import typer
 from transformers import Qwen3VLForConditionalGeneration
 from typer.testing import CliRunner
 
-from paravt_cli.plan import plan
+from paravt_cli.train import plan
 from paravt_infer.errors import SettingsError
 from paravt_infer.model import load_pretrained
 from paravt_infer.settings import Settings

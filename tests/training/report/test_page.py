@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from typer.testing import CliRunner
 
-from paravt_cli.report import report
+from paravt_cli.train import report
 from paravt_infer.errors import SettingsError
 from paravt_training.loop.metrics import MetricsLog
 from paravt_training.report.page import over_seeds, read_runs, write_report
