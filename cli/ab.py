@@ -34,8 +34,8 @@ def ab(
 ) -> None:
     """Ask the same questions under two settings and compare accuracy, latency and tokens.
 
-    Writes a table, a Parquet file of pairs and an HTML page of the questions whose result changed. Settings given with
-    --set apply to both arms. Latency is most reliable with --concurrency 1.
+    Prints a table; writes a Parquet file of pairs and an HTML page of the questions whose result changed.
+    Each --set applies to both arms. Latency is most reliable with --concurrency 1.
     """
 
     from lmms_tasks.compare import compare, save_pairs, short_names, table
@@ -52,9 +52,8 @@ def ab(
     }
     chosen = {name: Settings.make(**values) for name, values in arms.items()}
     judge = get_scorer(scorer)
-    items = load_items(
-        shared.split_names(tasks), videos=videos or [], fixture=fixture, limit=limit, world=out / "videos"
-    )
+    names, world = shared.split_names(tasks), out / "videos"
+    items = load_items(names, videos=videos or [], fixture=fixture, limit=limit, world=world)
     if not items:
         raise SettingsError(f"no task was named; `paravt tasks` lists the benchmarks, and {SAMPLE_WORLD} needs no data")
     spec = EngineSpec(model=model or None, servers=tuple(server or []), backend=backend or None, device=device or None)

@@ -13,7 +13,7 @@ def ask(
     video: Annotated[str, typer.Argument(help="The video file.", show_default=False)] = "",
     question: Annotated[str, typer.Argument(help="The question.", show_default=False)] = "",
     option: Annotated[
-        list[str] | None, typer.Option("--option", "-o", help="Option to choose from: A=red, or just red. Repeatable.")
+        list[str] | None, typer.Option("--option", "-o", help="Answer option: A=red, or just red. Repeatable.")
     ] = None,
     model: shared.ModelOption = "",
     server: shared.ServerOption = None,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Inspect, convert, check, filter and mix training data.", no_args_is_help=True)
 
-FilesArgument = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Parquet files of conversations.")]
+FilesArgument = Annotated[list[Path], typer.Argument(metavar="FILE", help="Parquet files of conversations.")]
 InArgument = Annotated[Path, typer.Argument(metavar="IN", help="Parquet file of conversations.")]
 OutArgument = Annotated[Path, typer.Argument(metavar="OUT", help="Parquet file to write.")]
 
@@ -92,7 +92,7 @@ def filter_(
     source: InArgument,
     out: OutArgument,
     rollouts: Annotated[
-        Path | None, typer.Option(help="Rollouts: drop the questions that they never answer right.")
+        Path | None, typer.Option(help="Rollouts file; questions never answered right in it are dropped.")
     ] = None,
     most_words: Annotated[int, typer.Option(min=1, help="Maximum number of words in an open answer.")] = 15,
 ) -> None:

@@ -11,11 +11,11 @@ from paravt_cli import tables
 PACKAGES = {
     "torch": ("the transformers backend", ""),
     "transformers": ("tokenizers, chat templates, the transformers backend", ""),
-    "av": ("reading videos", ""),
+    "av": ("video reader, the default", ""),
     "xgrammar": ("regular expressions in the transformers backend", ""),
     "sglang": ("serving on a GPU", "sglang"),
-    "decord": ("another video reader: --reader decord", "decord"),
-    "torchcodec": ("another video reader: --reader torchcodec", "torchcodec"),
+    "decord": ("video reader", "decord"),
+    "torchcodec": ("video reader", "torchcodec"),
     "lmms_eval": ("benchmarks", "eval"),
 }
 """Package to what it is used for, and the extra that installs it; the core's have none."""

@@ -35,9 +35,9 @@ def evaluate(
     reader: shared.ReaderOption = "pyav",
 ) -> None:
     """Run benchmarks. Every episode is saved as it finishes; run again with the same --out to resume."""
-
     adapter_module, evaluation = load_lmms_eval()
     include, roots = task_files(videos or [], fixture)
+    values = dict(protocol=protocol, dispatch=dispatch, evidence=evidence, frames=frames)
     adapter = adapter_module.ParavtModel(
         model=model or None,
         server=";".join(server or []),
@@ -48,8 +48,7 @@ def evaluate(
         out=str(out),
         system_prompt=system_prompt,
         videos=";".join(roots),
-        **dict(protocol=protocol, dispatch=dispatch, evidence=evidence, frames=frames)
-        | shared.parse_settings(settings),
+        **(values | shared.parse_settings(settings)),
     )
     part = evaluation.Shard.make(shard) if shard else None
     names = shared.split_names(tasks)

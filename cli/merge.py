@@ -11,7 +11,7 @@ from paravt_infer.errors import BackendError
 
 
 def merge(
-    folders: Annotated[list[Path], typer.Argument(help="Folders written by `paravt eval --shard`.")],
+    folders: Annotated[list[Path], typer.Argument(metavar="FOLDER", help="Folders written by `paravt eval --shard`.")],
     out: Annotated[Path, typer.Option(help="Folder to write.")],
 ) -> None:
     """Join the shards of an evaluation and score the whole."""

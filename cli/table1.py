@@ -12,7 +12,7 @@ from paravt_infer.errors import SettingsError
 
 
 def table1(
-    results: Annotated[list[Path], typer.Argument(metavar="RESULTS...", help="Folders written by `paravt eval`.")],
+    results: Annotated[list[Path], typer.Argument(metavar="RESULTS", help="Folders written by `paravt eval`.")],
     scorer: shared.ScorerOption = "paravt",
     every: Annotated[bool, typer.Option("--all", help="Compare with every model of Table 1, not only ParaVT.")] = False,
     as_json: shared.JsonOption = False,

@@ -189,7 +189,7 @@ def packages(versions: Mapping[str, str | None], uses: Mapping[str, tuple[str, s
     """The version of each package and what it is used for; for a missing one, how to install it."""
     table = plain_table("package", "version", "used for", padding=(0, 2, 0, 0))
     for name, (purpose, extra) in uses.items():
-        install = f" (pip install 'paravt-infer[{extra}]')" if extra and not versions[name] else ""
+        install = f"; pip install 'paravt-infer[{extra}]'" if extra and not versions[name] else ""
         table.add_row(name, versions[name] or "-", Text(purpose + install))
     return table
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def tasks(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[TASK]...", help="Only these tasks, with each missing video.")
+        list[str] | None, typer.Argument(metavar="TASK", help="Only these tasks, with each missing video.")
     ] = None,
     videos: shared.VideosOption = None,
     path: Annotated[bool, typer.Option("--path", help="Print the folder for lmms-eval's --include_path.")] = False,

@@ -91,7 +91,7 @@ def plan(
 
 @app.command("report")
 def report(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs (out in their recipes).")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of runs (out in their recipes).")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write.")] = Path("report"),
     seeds: Annotated[
         bool, typer.Option("--seeds", help="Merge runs of one recipe: their mean, with a band from lowest to highest.")

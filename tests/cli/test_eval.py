@@ -80,7 +80,7 @@ def test_a_model_that_is_not_there_is_one_line(evaluate: Callable[..., Any]) -> 
     [
         ([","], "no task was named"),
         (["paravt_mlvu", "--shard", "3/2"], "--shard 3/2: write I/N, as in 1/4 for the first of four"),
-        (["paravt_mlvu", "--set", "framez=3"], "setting framez: there is none of this name; did you mean frames"),
+        (["paravt_mlvu", "--set", "framez=3"], "unknown setting 'framez'; did you mean 'frames'?"),
         (["paravt_mlvu", "--dispatch", "all"], "setting dispatch: "),
         (["paravt_mlvu", "--concurrency", "0"], "concurrency must be a whole number from 1 on, not 0"),
         (["paravt_mlvu", "--videos", "/gone"], "videos '/gone': no such folder"),

@@ -132,8 +132,8 @@ def test_the_command_asks_a_judge_and_says_which(tmp_path: Path) -> None:
     [
         (["--scorer", "exact"], "scorer 'exact' does not exist"),
         (["--scorer", "judge"], "name its endpoint: --server"),
-        (["--server", "http://127.0.0.1:9"], "--server is the judge's, and no scorer asks one"),
-        (["--out", "/proc/no/such.json"], "/proc/no/such.json: cannot be written"),
+        (["--server", "http://127.0.0.1:9"], "--server names a judge, which none of the scorers asks"),
+        (["--out", "/proc/no/such.json"], "/proc/no/such.json: cannot write"),
     ],
 )
 def test_a_mistake_is_one_line(results: Path, arguments: list[str], fault: str) -> None:
