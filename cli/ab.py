@@ -52,8 +52,8 @@ def ab(
     }
     chosen = {name: Settings.make(**values) for name, values in arms.items()}
     judge = get_scorer(scorer)
-    names, world = shared.split_names(tasks), out / "videos"
-    items = load_items(names, videos=videos or [], fixture=fixture, limit=limit, world=world)
+    world = Path(videos[0]) if videos else out / "videos"
+    items = load_items(shared.split_names(tasks), videos or [], fixture=fixture, limit=limit, world=world)
     if not items:
         raise SettingsError(f"no task was named; `paravt tasks` lists the benchmarks, and {SAMPLE_WORLD} needs no data")
     spec = EngineSpec(model=model or None, servers=tuple(server or []), backend=backend or None, device=device or None)

@@ -60,7 +60,7 @@ def write_fixture(folder: Path) -> Path:
 
 
 def load_items(
-    names: Sequence[str], *, videos: Sequence[str], fixture: Path | None, limit: int | None, world: Path
+    names: Sequence[str], videos: Sequence[str], *, fixture: Path | None, limit: int | None, world: Path
 ) -> "list[Item]":
     """The questions of the named tasks, at most `limit` of each.
 

@@ -87,3 +87,15 @@ def test_a_mistake_is_one_line_and_a_non_zero_exit(
     assert (done.code, done.out) == (1, "")
     *_, last = done.err.strip().splitlines()
     assert last.startswith(f"paravt: {complaint}") and "Traceback" not in done.err
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_the_sample_world_is_kept_in_the_videos_folder_or_next_to_the_results(
+    command: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: bool
+) -> None:
+    folders = []
+    monkeypatch.setattr("paravt_cli.benchmarks.sample_world_items", lambda folder: folders.append(folder) or [])
+    videos = ("--videos", tmp_path / "world") if given else ()
+    done = command("ab", "--tasks", "sample_world", "--a", "", "--b", "", "--out", tmp_path / "out", *videos)
+    assert done.code == 1 and done.err.startswith("paravt: no task was named")
+    assert folders == [tmp_path / "world" if given else tmp_path / "out" / "videos"]
