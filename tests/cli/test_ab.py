@@ -1,4 +1,4 @@
-"""`paravt ab`: the same questions in two ways, in one folder that can be looked at and gone on with."""
+"""`paravt ab`: the same questions under two settings, in one folder that can be read and resumed."""
 
 import json
 from collections.abc import Callable

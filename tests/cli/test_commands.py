@@ -1,4 +1,4 @@
-"""The command as a person runs it: what is printed where, exit codes, one line for a mistake."""
+"""The command as a user runs it: output, exit codes, one line for a mistake."""
 
 import json
 import os

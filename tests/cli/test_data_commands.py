@@ -1,4 +1,4 @@
-"""`paravt data`: what each command prints where, what it writes, and how it exits."""
+"""`paravt data`: each command's output, files and exit code."""
 
 import json
 from pathlib import Path

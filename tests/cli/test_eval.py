@@ -1,4 +1,4 @@
-"""`paravt eval`: what is printed where, what is left behind, and exit codes that tell the truth."""
+"""`paravt eval`: output, files and exit codes."""
 
 import json
 from collections.abc import Callable
