@@ -52,13 +52,9 @@ def tasks(
 def write_fixture(folder: Path) -> Path:
     """Write the generated data of all tasks into `folder`; returns the include path of their task files."""
     from lmms_tasks.fixture import write_tasks
-    from paravt_infer.errors import SettingsError
-    from paravt_training.world.seven import write_seven
+    from paravt_training.world.benchmark_fixture import write_benchmarks
 
-    try:
-        write_seven(folder)
-    except OSError as error:
-        raise SettingsError(f"{folder}: cannot be written ({error.strerror}); choose another folder") from None
+    write_benchmarks(folder)
     return write_tasks(folder)
 
 

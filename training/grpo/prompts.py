@@ -12,9 +12,9 @@ from paravt_infer.video.source import FrameSource
 from paravt_infer.video.store import VideoStore
 from paravt_training.data.parquet import ParquetSource
 from paravt_training.data.rows import BadRow, ConversationRow, media_of, text_of
-from paravt_training.data.sources import Augmentation
 from paravt_training.recipe import ParquetData, WorldData
 from paravt_training.rewards.accuracy import GoldAnswer
+from paravt_training.world.augmentation import Augmentation
 from paravt_training.world.drawn_frames import DrawnFrames
 from paravt_training.world.questions import WorldQuestion, question_at
 from paravt_training.world.scene import Scene
@@ -62,7 +62,7 @@ class WorldPrompts:
         self.drawn.add(asked.question.video, asked.scene)
         return prompt_of(asked)
 
-    def _wear(self, scene: Scene) -> "Augmentation":
+    def _wear(self, scene: Scene) -> Augmentation:
         return Augmentation(self.data, scene.seed)
 
 

@@ -1,6 +1,6 @@
-"""The three sample videos that ship with the package, each with a question and its right answer.
+"""The three sample videos that ship with the package, each with a question and its correct answer.
 
-``python -m paravt_training.world.samples`` writes them anew to `paravt_infer/samples`: the same bytes each time.
+``python -m paravt_training.world.samples`` writes them to `paravt_infer/samples`, the same bytes each time.
 """
 
 import json

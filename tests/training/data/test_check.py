@@ -7,7 +7,7 @@ import pytest
 
 from paravt_training.data.check import check, faults
 from paravt_training.data.rows import ConversationRow, JsonMessage, read_rows
-from paravt_training.world.build import build, row_of
+from paravt_training.world.build import build, trace_row
 from paravt_training.world.questions import question_at
 from paravt_training.world.traces import main_trace
 
@@ -104,4 +104,4 @@ def test_a_fault_names_file_and_row() -> None:
 def test_the_competing_form_is_a_fault() -> None:
     trace = main_trace(question_at(0, "train", 1), "parallel", 8, syntax="tool_code")
     assert trace is not None
-    assert set(named(*json.loads(row_of(trace)["messages"]))) == {"tool_code"}
+    assert set(named(*json.loads(trace_row(trace)["messages"]))) == {"tool_code"}

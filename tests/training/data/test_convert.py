@@ -12,7 +12,7 @@ from paravt_infer.protocols.calls import parse_calls
 from paravt_training.data.check import call_window, faults
 from paravt_training.data.convert import to_parallel
 from paravt_training.data.rows import JsonMessage, RowFault, text_of
-from paravt_training.world.build import row_of
+from paravt_training.world.build import trace_row
 from paravt_training.world.questions import question_at
 from paravt_training.world.traces import call_text, main_trace
 
@@ -206,7 +206,7 @@ def test_the_sample_worlds_sequential_traces_become_its_parallel_ones() -> None:
         one, many = (main_trace(question_at(0, "train", number), form, 8) for form in ("sequential", "parallel"))
         if one is None or many is None or one.windows != many.windows:
             continue
-        before, wanted = (json.loads(row_of(trace)["messages"]) for trace in (one, many))
+        before, wanted = (json.loads(trace_row(trace)["messages"]) for trace in (one, many))
         merged += len(one.windows) > 1
         assert to_parallel(before) == [{"role": said["role"], "content": said["content"]} for said in wanted]
     assert merged > 10

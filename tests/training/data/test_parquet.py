@@ -19,8 +19,8 @@ from paravt_training.data.rows import BadRow
 from paravt_training.model.encode import Encoder
 from paravt_training.recipe import ParquetData, TraceMix, load_recipe
 from paravt_training.world.build import build
-from paravt_training.world.stream import Mix, trace_at
-from paravt_training.world.traces import messages_of
+from paravt_training.world.stream import trace_at
+from paravt_training.world.traces import render_messages
 
 SHAPE = {"min_pixels": 4096, "max_pixels": 4096}
 
@@ -29,7 +29,7 @@ SHAPE = {"min_pixels": 4096, "max_pixels": 4096}
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three traces of the sample world with their videos."""
     folder = tmp_path_factory.mktemp("built")
-    build(folder, "train", 3, 4, mix=Mix(overview=0, reasoning=0, direct=0))
+    build(folder, "train", 3, 4, mix=TraceMix(overview=0, reasoning=0, direct=0))
     return folder
 
 
@@ -48,8 +48,8 @@ def test_rows_of_the_world_are_its_traces(built: Path, start: Path) -> None:
     source, encoder = ParquetSource(data, 32), Encoder(str(start))
     read = [source.conversation(number, TraceMix()) for number in range(3)]
     for number in range(3):
-        trace = trace_at(4, "train", number, Mix(overview=0, reasoning=0, direct=0), shared=True)
-        right = messages_of(trace, (64, 64))
+        trace = trace_at(4, "train", number, TraceMix(overview=0, reasoning=0, direct=0), shared=True)
+        right = render_messages(trace, (64, 64))
         name = f"{built / 'train.parquet'}, row {number + 1}"
         conversation = next(one for one in read if one.name == name)
         assert conversation.kind == trace.form and conversation.tools == get_protocol(trace.protocol).tools()
