@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from paravt_training.data.rows import BadRow, ConversationRow
-    from paravt_training.data.videos import Folders
+    from paravt_training.data.rows import ConversationRow, InvalidRow
+    from paravt_training.data.videos import VideoFolders
 
 app = typer.Typer(help="Look at, convert, check, filter and mix training data.", no_args_is_help=True)
 
@@ -39,12 +39,12 @@ def inspect(
     import json
 
     from paravt_infer.model import load_model_files
-    from paravt_training.data.inspect import Counts, counted
+    from paravt_training.data.inspect import RowStatistics, inspect_rows
 
-    folders, counts = _folders(videos, folder or []), Counts()
+    folders, counts = _folders(videos, folder or []), RowStatistics()
     chat = load_model_files(model).chat if model else None
     tokens = (lambda text: len(chat.encode_text(text))) if chat else None
-    for _ in _good(counted(_rows(files, "counting rows"), counts, folders=folders, tokens=tokens)):
+    for _ in _good(inspect_rows(_rows(files, "counting rows"), counts, folders=folders, tokens=tokens)):
         pass
     if as_json:
         print(json.dumps(counts.as_dict(), indent=1))
@@ -57,15 +57,15 @@ def inspect(
 @app.command("convert")
 def convert(source: In, out: Out) -> None:
     """Turn sequential traces into parallel ones: independent calls share a turn, frames become words."""
-    from paravt_training.data.convert import ConversionCounts, converted
-    from paravt_training.data.writer import RowWriter
+    from paravt_training.data.convert import ConversionCounts, convert_rows
+    from paravt_training.data.writer import open_row_writer
 
     report = ConversionCounts()
-    with RowWriter(out) as writer:
-        for row in _good(converted(_rows([source], "converting rows"), report)):
+    with open_row_writer(out) as writer:
+        for row in _good(convert_rows(_rows([source], "converting rows"), report)):
             writer.write(row)
     _say(f"{out}: {writer.rows:,} of {report.rows:,} rows, {report.changed:,} of them changed")
-    _say_left_out(report.left_out)
+    _say_left_out(report.dropped)
 
 
 @app.command("check")
@@ -74,12 +74,12 @@ def check(files: Files) -> None:
 
     Prints a line for each fault, with its file and row, and exits with 1 where there is one.
     """
-    from paravt_training.data.check import check as faults_of
-    from paravt_training.data.rows import BadRow
+    from paravt_training.data.check import check_row
+    from paravt_training.data.rows import InvalidRow
 
     rows = bad = 0
     for row in _rows(files, "checking rows"):
-        found = [row] if isinstance(row, BadRow) else faults_of(row)
+        found = [row] if isinstance(row, InvalidRow) else check_row(row)
         for fault in found:
             print(fault)
         rows += 1
@@ -100,16 +100,16 @@ def filter_(
     most_words: Annotated[int, typer.Option(min=1, help="Words an open answer may have.")] = 15,
 ) -> None:
     """Leave out questions that rewards cannot teach: with long open answers, or never answered right."""
-    from paravt_training.data.filter import FilterCounts, filtered, read_answers
-    from paravt_training.data.writer import RowWriter
+    from paravt_training.data.filter import FilterCounts, filter_rows, load_rollout_answers
+    from paravt_training.data.writer import open_row_writer
 
     report = FilterCounts()
-    answers = read_answers(rollouts) if rollouts else None
-    with RowWriter(out) as writer:
-        for row in _good(filtered(_rows([source], "filtering rows"), report, answers=answers, most_words=most_words)):
+    answers = load_rollout_answers(rollouts) if rollouts else None
+    with open_row_writer(out) as writer:
+        for row in _good(filter_rows(_rows([source], "filtering rows"), report, answers=answers, max_words=most_words)):
             writer.write(row)
     _say(f"{out}: {report.kept:,} of {report.rows:,} rows kept")
-    _say_left_out(report.left_out)
+    _say_left_out(report.dropped)
     if report.without_rollouts:
         _say(f"  {report.without_rollouts:,} kept rows have no rollouts")
 
@@ -122,17 +122,17 @@ def mix(
 ) -> None:
     """Mix files by a manifest, with a stated part of rows that call tools. The same seed gives the same mix."""
     from paravt_training.data.manifest import load_manifest
-    from paravt_training.data.mix import mix as write
+    from paravt_training.data.mix import write_mix
 
     bad: list[int] = []
 
-    def told(row: "BadRow") -> None:
+    def told(row: "InvalidRow") -> None:
         _say(row)
         bad.append(row.number)
 
     chosen = load_manifest(manifest)
     with _bar("mixing rows") as tick:
-        mixed = write(chosen, out, data=data, bad=told, tick=tick)
+        mixed = write_mix(chosen, out, data=data, on_invalid=told, advance=tick)
     for name, given in mixed.sources.items():
         short = f", {given.asked:,} were asked for" if given.asked and given.asked > given.rows else ""
         _say(f"  {name}: {given.rows:,} rows of {given.held:,}, {given.with_calls:,} with calls{short}")
@@ -152,7 +152,7 @@ def _say_left_out(reasons: Counter[str]) -> None:
         _say(f"  {reason}: {count:,} left out")
 
 
-def _rows(files: Sequence[Path], doing: str) -> Iterator["ConversationRow | BadRow"]:
+def _rows(files: Sequence[Path], doing: str) -> Iterator["ConversationRow | InvalidRow"]:
     """The rows of all files, with a bar; wrong files are told before anything is read."""
     from paravt_training.data.rows import count_rows, read_rows
 
@@ -164,12 +164,12 @@ def _rows(files: Sequence[Path], doing: str) -> Iterator["ConversationRow | BadR
                 yield row
 
 
-def _good(rows: Iterator["ConversationRow | BadRow"]) -> Iterator["ConversationRow"]:
+def _good(rows: Iterator["ConversationRow | InvalidRow"]) -> Iterator["ConversationRow"]:
     """Those that can be read; the others are told on stderr."""
-    from paravt_training.data.rows import BadRow
+    from paravt_training.data.rows import InvalidRow
 
     for row in rows:
-        if isinstance(row, BadRow):
+        if isinstance(row, InvalidRow):
             _say(row)
         else:
             yield row
@@ -203,9 +203,9 @@ def _bar(doing: str) -> Iterator[Callable[[int], None]]:
             progress.stop()
 
 
-def _folders(root: Path | None, mapped: list[str]) -> "Folders":
+def _folders(root: Path | None, mapped: list[str]) -> "VideoFolders":
     from paravt_infer.errors import SettingsError
-    from paravt_training.data.videos import Folders
+    from paravt_training.data.videos import VideoFolders
 
     if root is not None and not root.is_dir():
         raise SettingsError(f"--videos {root}: no such folder; check the path")
@@ -215,7 +215,7 @@ def _folders(root: Path | None, mapped: list[str]) -> "Folders":
         if not equals or not prefix or not Path(folder).is_dir():
             raise SettingsError(f"--map {pair}: write PREFIX=FOLDER with a folder that is there")
         by_prefix[prefix] = Path(folder)
-    return Folders(root=root, by_prefix=by_prefix)
+    return VideoFolders(root=root, by_prefix=by_prefix)
 
 
 def _table(counts: dict[str, Any]) -> Any:

@@ -21,7 +21,7 @@ from paravt_infer.answers import normalised_words
 from paravt_infer.backends import Backend
 from paravt_infer.protocols import get_protocol
 from paravt_infer.rollout import Turn
-from paravt_training.rewards.accuracy import GoldAnswer, accuracy
+from paravt_training.rewards.accuracy import GoldAnswer, accuracy_reward
 from paravt_training.world.questions import WorldQuestion, fixed_test_set
 from paravt_training.world.render import write_videos
 from paravt_training.world.windows import window_summary
@@ -50,7 +50,9 @@ class QuestionResult:
         answer, question = self.rollout.answer_text, self.item.question
         if question.kind == "open":
             return float(answer is not None and normalised_words(answer) == normalised_words(self.item.answer))
-        return accuracy(answer, GoldAnswer(answer=self.item.answer, kind=question.kind, options=question.options))
+        return accuracy_reward(
+            answer, GoldAnswer(answer=self.item.answer, kind=question.kind, options=question.options)
+        )
 
 
 def mean_score(results: Iterable[QuestionResult], kind: str | None = None) -> float:
