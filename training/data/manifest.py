@@ -154,9 +154,6 @@ def _divide(rows: int, weights: Mapping[str, float]) -> dict[str, int]:
     return shares
 
 
-_KEYS = (*Manifest.model_fields, *ManifestSource.model_fields)
-
-
 def load_manifest(file: str | Path) -> Manifest:
     """The manifest of a YAML file, or of that name in `training/recipes`.
 
@@ -179,4 +176,5 @@ def load_manifest(file: str | Path) -> Manifest:
     try:
         return Manifest.model_validate(values)
     except ValidationError as error:
-        raise SettingsError(f"{path}: {validation_message(error, 'manifest key', known=_KEYS)}") from None
+        known = (*Manifest.model_fields, *ManifestSource.model_fields)
+        raise SettingsError(f"{path}: {validation_message(error, 'manifest key', known=known)}") from None

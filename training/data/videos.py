@@ -24,10 +24,10 @@ class VideoFolders:
 
     def resolve(self, video: str, file: Path) -> Path:
         """The path of a video that a row of `file` names, whether it exists or not."""
-        for prefix in sorted(self.by_prefix, key=len, reverse=True):
-            if video.startswith(prefix):
-                return self.by_prefix[prefix] / video[len(prefix) :]
-        return (self.root or file.parent) / video
+        prefix = max(filter(video.startswith, self.by_prefix), key=len, default=None)
+        if prefix is None:
+            return (self.root or file.parent) / video
+        return self.by_prefix[prefix] / video.removeprefix(prefix)
 
 
 def video_prefix(video: str) -> str:

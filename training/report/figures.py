@@ -71,6 +71,8 @@ class FigureSpec:
     """Inches per row of panels."""
     requires: str = ""
     """A metric that a run must have as well."""
+    source: str = ""
+    """The figure or table of the paper that it follows."""
 
     def panels_with(self, runs: Sequence[RunMetrics]) -> list[Panel]:
         """The panels that at least one of the runs appears in."""
@@ -303,52 +305,57 @@ def _scale(axis: Any, panel: Panel) -> None:
 
 F_TAU = Panel(metric="f_tau", title=r"Format reward $f_\tau$", unit="mean reward, at most 1")
 KAPPA = Panel(metric="kappa", title=r"Tool calls $\kappa$", unit="calls per rollout")
-DYNAMICS = FigureSpec(
-    file="dynamics",
-    title="Training dynamics",
-    caption="Format and tool use, divergence from the reference model, and the rewards of each step's rollouts.",
-    panels=(
-        F_TAU,
-        KAPPA,
-        Panel(metric="kl", title="Divergence from the reference", unit="KL, nats per token"),
-        Panel(metric="reward/total", title="Total reward", unit="mean reward"),
-        Panel(metric="reward/accuracy", title="Accuracy reward", unit="mean reward"),
-        Panel(metric="reward/tool", title="Tool reward", unit="mean reward"),
+PAPER_FIGURES = (
+    FigureSpec(
+        file="dynamics",
+        title="Training dynamics",
+        caption="Format and tool use, divergence from the reference model, and the rewards of each step's rollouts.",
+        panels=(
+            F_TAU,
+            KAPPA,
+            Panel(metric="kl", title="Divergence from the reference", unit="KL, nats per token"),
+            Panel(metric="reward/total", title="Total reward", unit="mean reward"),
+            Panel(metric="reward/accuracy", title="Accuracy reward", unit="mean reward"),
+            Panel(metric="reward/tool", title="Tool reward", unit="mean reward"),
+        ),
+        draw=plot_over_steps,
+        source="Fig. 4",
     ),
-    draw=plot_over_steps,
-)
-CLOSURE = FigureSpec(
-    file="closure",
-    title="Tag closure",
-    caption="The fraction of opened tags that were closed, over each step's rollouts.",
-    panels=tuple(
-        Panel(metric=f"closure/{tag}", title=f"<{tag}>", unit="closed of opened", fraction=True)
-        for tag in ("think", "tool_call", "answer")
+    FigureSpec(
+        file="closure",
+        title="Tag closure",
+        caption="The fraction of opened tags that were closed, over each step's rollouts.",
+        panels=tuple(
+            Panel(metric=f"closure/{tag}", title=f"<{tag}>", unit="closed of opened", fraction=True)
+            for tag in ("think", "tool_call", "answer")
+        ),
+        draw=plot_closure,
+        source="Table 5",
     ),
-    draw=plot_closure,
-)
-ACCURACY = FigureSpec(
-    file="format_accuracy",
-    title="Format reward against held-out accuracy",
-    caption="Each run at its held-out evaluations: whether better format goes with better answers.",
-    panels=(
-        Panel(metric="f_tau", title="Format in training", unit=r"format reward $f_\tau$, running mean"),
-        Panel(metric="held_out/format", title="Format on held-out questions", unit="format reward, greedy"),
+    FigureSpec(
+        file="format_accuracy",
+        title="Format reward against held-out accuracy",
+        caption="Each run at its held-out evaluations: whether better format goes with better answers.",
+        panels=(
+            Panel(metric="f_tau", title="Format in training", unit=r"format reward $f_\tau$, running mean"),
+            Panel(metric="held_out/format", title="Format on held-out questions", unit="format reward, greedy"),
+        ),
+        draw=plot_against_accuracy,
+        row_height=3.6,
+        requires="held_out/accuracy",
+        source="Fig. 6",
     ),
-    draw=plot_against_accuracy,
-    row_height=3.6,
-    requires="held_out/accuracy",
-)
-TOOLS = FigureSpec(
-    file="tools",
-    title="Tool use",
-    caption="How often rollouts call the tool, whether the calls run, and in which syntax they are written.",
-    panels=(
-        KAPPA,
-        Panel(metric="calls_ok", title="Calls that ran", unit="calls per rollout"),
-        Panel(metric="with_calls", title="Rollouts with a call", unit="of rollouts", fraction=True),
-        Panel(metric="tool_code", title="Calls written as <tool_code>", unit="of calls", fraction=True),
+    FigureSpec(
+        file="tools",
+        title="Tool use",
+        caption="How often rollouts call the tool, whether the calls run, and in which syntax they are written.",
+        panels=(
+            KAPPA,
+            Panel(metric="calls_ok", title="Calls that ran", unit="calls per rollout"),
+            Panel(metric="with_calls", title="Rollouts with a call", unit="of rollouts", fraction=True),
+            Panel(metric="tool_code", title="Calls written as <tool_code>", unit="of calls", fraction=True),
+        ),
+        draw=plot_over_steps,
+        source="Fig. 8",
     ),
-    draw=plot_over_steps,
 )
-PAPER_FIGURES = ((DYNAMICS, "Fig. 4"), (CLOSURE, "Table 5"), (ACCURACY, "Fig. 6"), (TOOLS, "Fig. 8"))

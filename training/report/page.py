@@ -34,17 +34,17 @@ def write_report(runs: Sequence[Path], out: Path, *, seeds: bool = False) -> lis
         SettingsError: a run's metrics cannot be read, or `out` cannot be written.
     """
     loaded = average_seeds(read_runs(runs)) if seeds else read_runs(runs)
-    specs = [(spec, source) for spec, source in (*PAPER_FIGURES, (_learning(loaded), "")) if spec.panels_with(loaded)]
+    specs = [spec for spec in (*PAPER_FIGURES, _learning(loaded)) if spec.panels_with(loaded)]
     missing = list(_missing(loaded))
     figures, written = [], []
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
-        for spec, source in specs:
+        for spec in specs:
             light, dark = render_png(spec, loaded, LIGHT), render_png(spec, loaded, DARK)
             written.append(out / f"{spec.file}.png")
             written[-1].write_bytes(light)
             encoded = [base64.b64encode(image).decode() for image in (light, dark)]
-            figures.append({"spec": spec, "source": source, "light": encoded[0], "dark": encoded[1]})
+            figures.append({"spec": spec, "light": encoded[0], "dark": encoded[1]})
         written.append(out / "report.html")
         written[-1].write_text(_render_page(loaded, figures, missing), encoding="utf-8")
     for line in missing:
@@ -69,14 +69,14 @@ def _unit(name: str) -> str:
 
 def _missing(runs: Sequence[RunMetrics]) -> Iterator[str]:
     """What is not drawn and why, one line each."""
-    for spec, source in PAPER_FIGURES:
+    for spec in PAPER_FIGURES:
         metrics = " or ".join(panel.metric for panel in spec.panels)
         metrics += f" together with {spec.requires}" if spec.requires else ""
         without = [run.name for run in runs if not spec.panels_with([run])]
         if len(without) == len(runs):
-            yield f"{spec.title} ({source}): not drawn: no run has {metrics}"
+            yield f"{spec.title} ({spec.source}): not drawn: no run has {metrics}"
         elif without:
-            yield f"{spec.title} ({source}): drawn without {', '.join(without)}, which has no {metrics}"
+            yield f"{spec.title} ({spec.source}): drawn without {', '.join(without)}, which has no {metrics}"
 
 
 def _render_page(runs: Sequence[RunMetrics], figures: Sequence[dict[str, Any]], missing: Sequence[str]) -> str:
@@ -87,7 +87,7 @@ def _render_page(runs: Sequence[RunMetrics], figures: Sequence[dict[str, Any]], 
     )
     template = resources.files("paravt_training.report").joinpath("page.html.jinja").read_text(encoding="utf-8")
     summary = {metric: title for metric, title in SUMMARY.items() if any(run.has(metric) for run in runs)}
-    closure = [panel.metric for spec, _ in PAPER_FIGURES if spec.file == "closure" for panel in spec.panels_with(runs)]
+    closure = [panel.metric for spec in PAPER_FIGURES if spec.file == "closure" for panel in spec.panels_with(runs)]
     return environment.from_string(template).render(
         runs=runs,
         colours=[(LIGHT.run(number), DARK.run(number)) for number in range(len(runs))],

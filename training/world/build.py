@@ -11,7 +11,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from paravt_infer.console import delayed_progress
 from paravt_infer.errors import SettingsError
 from paravt_infer.files import atomic_path, writing
 from paravt_training.recipe import TraceMix
-from paravt_training.world.questions import SPLITS, Split, WorldQuestion, question_stream, video_name
+from paravt_training.world.questions import SPLITS, Split, WorldQuestion, question_at, video_name
 from paravt_training.world.render import write_video
 from paravt_training.world.scene import Scene
 from paravt_training.world.stream import trace_at
@@ -64,7 +64,7 @@ def generate_rows(
     if split == "train":
         traces = (trace_at(seed, split, number, mix, shared=True) for number in range(count))
     else:
-        traces = (opening_trace(item, 64) for item in question_stream(seed, split, count))
+        traces = (opening_trace(question_at(seed, split, number), 64) for number in range(count))
     return ((trace.scene, trace_row(trace)) for trace in traces)
 
 
@@ -129,25 +129,20 @@ def build(
     with writing(out):
         (out / "videos").mkdir(parents=True, exist_ok=True)
     path = out / f"{split}.parquet"
-    batch: list[dict[str, Any]] = []
-    seeds: set[int] = set()
+    rows, seeds = generate_rows(split, count, seed, mix=mix), set[int]()
     with (
         atomic_path(path) as scratch,
         pq.ParquetWriter(scratch, SCHEMA) as writer,
         delayed_progress("writing rows", count) as advance,
     ):
-        for scene, row in generate_rows(split, count, seed, mix=mix):
-            video = out / "videos" / video_name(scene)
-            if scene.seed not in seeds and videos and not video.exists():
-                write_video(scene, video)
-            seeds.add(scene.seed)
-            batch.append(row)
-            if len(batch) == ROW_GROUP:
-                writer.write_table(pa.Table.from_pylist(batch, schema=SCHEMA))
-                batch = []
-            advance()
-        if batch:
-            writer.write_table(pa.Table.from_pylist(batch, schema=SCHEMA))
+        while group := list(islice(rows, ROW_GROUP)):
+            for scene, _ in group:
+                video = out / "videos" / video_name(scene)
+                if scene.seed not in seeds and videos and not video.exists():
+                    write_video(scene, video)
+                seeds.add(scene.seed)
+                advance()
+            writer.write_table(pa.Table.from_pylist([row for _, row in group], schema=SCHEMA))
     return path, len(seeds)
 
 

@@ -5,7 +5,7 @@
 """
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count as naturals
@@ -13,7 +13,6 @@ from itertools import permutations, product
 from pathlib import Path
 from typing import Literal
 
-from paravt_infer.answers import TimeSpan
 from paravt_infer.questions import Question, letter_options
 from paravt_infer.times import format_time
 from paravt_training.world.scene import BACKGROUNDS, COLOURS, SHAPES, Event, Scene, stable_seed
@@ -47,11 +46,6 @@ class WorldQuestion:
     """The evidence: the events that must be seen to answer; empty where any frame shows the answer."""
     seen_by_overview: dict[int, bool]
     """For each budget, whether at least one frame of the overview shows each of `events`."""
-
-    @property
-    def windows(self) -> tuple[TimeSpan, ...]:
-        """Where the evidence is, in seconds."""
-        return tuple((event.start, event.end) for event in self.events)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -307,13 +301,6 @@ def _scene_questions(seed: int, split: Split, index: int, per_scene: int, folder
     raise AssertionError("unreachable")
 
 
-def question_stream(
-    seed: int, split: Split, count: int, *, per_scene: int = PER_SCENE, folder: str = ""
-) -> Iterator[WorldQuestion]:
-    """Questions 0 to `count` - 1 of a set, generated one at a time."""
-    return (question_at(seed, split, number, per_scene=per_scene, folder=folder) for number in range(count))
-
-
 def question_set(
     seed: int, split: Split, count: int, *, per_scene: int = PER_SCENE, folder: str = ""
 ) -> list[WorldQuestion]:
@@ -322,7 +309,7 @@ def question_set(
     >>> question_set(0, "train", 2)[0].question.id
     'train-0-0'
     """
-    return list(question_stream(seed, split, count, per_scene=per_scene, folder=folder))
+    return [question_at(seed, split, number, per_scene=per_scene, folder=folder) for number in range(count)]
 
 
 def fixed_test_set(folder: str = "") -> list[WorldQuestion]:

@@ -63,11 +63,6 @@ class TraceMessage:
     """Whether generation was stopped at the end of this text: the token that ends the turn is then not learned."""
 
     @property
-    def learned(self) -> bool:
-        """Whether the model learns to generate this."""
-        return self.role == "assistant"
-
-    @property
     def text(self) -> str:
         return "".join(part for part in self.parts if isinstance(part, str))
 
@@ -89,8 +84,6 @@ class Trace:
     """The question with its answer; None for perception."""
     budget: int = 0
     """Frames the overview may have; 0 for perception."""
-    tags: tuple[str, ...] = ()
-    """The question's type and kind, and `frames` or `tool_code` where evidence or calls take that form."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -222,7 +215,6 @@ def main_trace(
     budget: int,
     *,
     protocol: str = "paravt",
-    system_prompt: str | None = None,
     evidence: Literal["text", "frames"] = "text",
     syntax: Syntax = "tool_call",
 ) -> Trace | None:
@@ -233,14 +225,13 @@ def main_trace(
 
     Args:
         budget: frames the overview may have, one of `BUDGETS`.
-        system_prompt: replaces the protocol's own.
         evidence: what calls return: summaries, or the windows' frames.
         syntax: `tool_code` writes calls in the competing syntax that models fall back to.
 
     Raises:
         ValueError: calls in a protocol without tools.
     """
-    chat = get_protocol(protocol, system_prompt=system_prompt)
+    chat = get_protocol(protocol)
     if form != "overview" and not chat.calls_tools:
         raise ValueError(f"the protocol {protocol} has no tools; its form must be overview, not {form}")
     plan = plan_windows(item, budget)
@@ -278,7 +269,6 @@ def main_trace(
                 break
         if len(called) == MAX_TOOL_TURNS:
             messages += _trace_messages(chat.ask_for_answer(item.question))
-    tags = (("frames",) if evidence == "frames" else ()) + (("tool_code",) if syntax == "tool_code" else ())
     return Trace(
         scene=item.scene,
         messages=(*messages, _assistant_message(final)),
@@ -287,20 +277,18 @@ def main_trace(
         windows=called,
         item=item,
         budget=budget,
-        tags=(item.type, item.question.kind, *tags),
     )
 
 
-def opening_trace(item: WorldQuestion, budget: int, *, protocol: str = "paravt") -> Trace:
+def opening_trace(item: WorldQuestion, budget: int) -> Trace:
     """A question's conversation up to the main agent's first turn; nothing in it is learned."""
     return Trace(
         scene=item.scene,
-        messages=tuple(_opening(get_protocol(protocol), item, budget)),
-        protocol=protocol,
+        messages=tuple(_opening(get_protocol("paravt"), item, budget)),
+        protocol="paravt",
         form="overview",
         item=item,
         budget=budget,
-        tags=(item.type, item.question.kind),
     )
 
 
@@ -321,12 +309,11 @@ def _tool_result(scene: Scene, window: TimeSpan, evidence: str) -> ToolResult:
     return ToolResult(window=window, text=f"{len(frames)} frames:", frames=frames)
 
 
-def perception_trace(scene: Scene, window: TimeSpan, *, protocol: str = "paravt") -> Trace:
+def perception_trace(scene: Scene, window: TimeSpan) -> Trace:
     """A sub-agent's prompt for `window` and the correct summary."""
-    chat: ChatProtocol = get_protocol(protocol)
-    prompt = _trace_messages(chat.sub_agent_prompt(window, _empty_frames(window_times(window))))
+    prompt = _trace_messages(get_protocol("paravt").sub_agent_prompt(window, _empty_frames(window_times(window))))
     messages = (*prompt, _assistant_message(window_summary(scene, window)))
-    return Trace(scene=scene, messages=messages, protocol=protocol, form="perception", windows=(window,))
+    return Trace(scene=scene, messages=messages, protocol="paravt", form="perception", windows=(window,))
 
 
 def random_window(scene: Scene, draw: random.Random) -> TimeSpan:

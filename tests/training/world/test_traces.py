@@ -42,7 +42,11 @@ LOOKS = [trace for trace in STREAM if trace.form == "perception"]
 
 
 def spoken(trace: Trace) -> list[TraceMessage]:
-    return [said for said in trace.messages if said.learned]
+    return [said for said in trace.messages if said.role == "assistant"]
+
+
+def writes_tool_code(trace: Trace) -> bool:
+    return any("<tool_code>" in said.text for said in spoken(trace))
 
 
 def test_calls_parse_back_into_the_windows_they_mean() -> None:
@@ -54,7 +58,7 @@ def test_calls_parse_back_into_the_windows_they_mean() -> None:
         assert len(set(trace.windows)) == len(trace.windows) <= 5
         for call, window in zip(calls, windows, strict=True):
             assert call.fault is None and not call.repairs and not window.clamped
-            assert call.syntax == ("tool_code" if "tool_code" in trace.tags else "tool_call")
+            assert call.syntax == ("tool_code" if writes_tool_code(trace) else "tool_call")
 
 
 def test_forms_have_their_turns() -> None:
@@ -68,7 +72,6 @@ def test_forms_have_their_turns() -> None:
             assert turns == [1] * len(trace.windows) + [0] and len(trace.windows) <= 3
         else:
             assert turns == [0] and not trace.windows
-        assert [said.learned for said in trace.messages] == [said.role == "assistant" for said in trace.messages]
 
 
 def test_the_last_turn_gives_the_right_answer() -> None:
@@ -186,9 +189,10 @@ def test_a_stream_is_the_same_from_any_number_and_holds_its_mix() -> None:
     forms = Counter(trace.form for trace in STREAM)
     assert all(forms[form] > 50 for form in ("perception", "parallel", "sequential", "overview"))
     assert {trace.budget for trace in MAIN} == set(BUDGETS)
-    marks = {mark for trace in STREAM for mark in trace.tags}
-    assert {"tool_code", "frames"} <= marks
-    assert not any("tool_code" in trace_at(1, "train", number).tags for number in range(300))
+    assert any(map(writes_tool_code, STREAM))
+    evidence = [said for trace in STREAM for said in trace.messages if said.role == "tool"]
+    assert any(isinstance(part, FramePlaceholder) for said in evidence for part in said.parts)
+    assert not any(writes_tool_code(trace_at(1, "train", number)) for number in range(300))
 
 
 def test_the_vocabulary_is_closed() -> None:
@@ -254,16 +258,16 @@ async def test_a_trace_holds_what_the_engine_says(filmed: list[WorldQuestion], f
     async with Engine(speaker := Speaker(), settings, frame_source=VideoStore(DecodePool(workers=1))) as engine:
         for trace in traces:
             speaker.prepare(trace)
-            check(trace, speaker, await engine.ask(trace.item.question))  # type: ignore[union-attr]
+            check(trace, speaker, await engine.ask(trace.item.question), evidence)  # type: ignore[union-attr]
 
 
-def check(trace: Trace, speaker: Speaker, rollout: Rollout) -> None:
+def check(trace: Trace, speaker: Speaker, rollout: Rollout, evidence: str) -> None:
     assert trace.item is not None
     assert rollout.status == "answered" and rollout.answer == trace.item.answer
     assert content(speaker.main) == content(render_messages(trace, (16, 16)))[:-1]
     assert [tuple(one.used or ()) for one in rollout.evidence] == list(trace.windows)
     looks = [content(render_messages(perception_trace(trace.scene, w), (16, 16)))[:-1] for w in trace.windows]
-    assert sorted(map(content, speaker.looks)) == ([] if "frames" in trace.tags else sorted(looks))
+    assert sorted(map(content, speaker.looks)) == ([] if evidence == "frames" else sorted(looks))
 
 
 def test_call_texts() -> None:
