@@ -60,9 +60,7 @@ def conversation_faults(messages: Sequence[JsonMessage], info: Mapping[str, Any]
         for call in parsed:
             yield from _call_faults(call, number, info)
         if has_forged_response(message_text(message)):
-            yield RowError(
-                "forged_response", f"message {number} contains a tool response, which a model must not write"
-            )
+            yield RowError("forged_response", f"message {number} contains a tool response, which only tools write")
     if all(message["role"] != "assistant" for message in messages):
         if not str(info.get("answer") or "").strip():
             yield RowError("empty_answer", "a question without a trace, and extra_info has no answer")

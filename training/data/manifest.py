@@ -122,9 +122,7 @@ class Manifest(FrozenModel):
         fraction = sum(tools.values()) / sum(weights.values()) if self.tool_fraction is None else self.tool_fraction
         for group, share, kind in ((tools, fraction, "with"), (others, 1 - fraction, "without")):
             if share > 0 and not group:
-                raise SettingsError(
-                    f"tool_fraction {fraction:g} cannot be met: no source has rows {kind} calls; add one"
-                )
+                raise SettingsError(f"tool_fraction {fraction:g} cannot be met: add a source {kind} calls")
         with_calls = round(rows * fraction)
         shares = _divide(with_calls, tools) | _divide(rows - with_calls, others)
         lacking = [name for name, share in shares.items() if share > available[name]]
@@ -166,9 +164,7 @@ def load_manifest(file: str | Path) -> Manifest:
     try:
         values: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise SettingsError(
-            f"{file}: no such manifest; pass a YAML file or paravt_sft_mix, which is built in"
-        ) from None
+        raise SettingsError(f"{file}: no such manifest; pass a YAML file or the built-in paravt_sft_mix") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise SettingsError(f"{path}: not a YAML file ({' '.join(str(error).split())[:160]})") from None
     if not isinstance(values, dict):

@@ -83,8 +83,9 @@ def write_mix(
     summary = MixSummary(name=manifest.name, seed=manifest.seed, stated_tool_fraction=manifest.tool_fraction)
     for source in manifest.sources:
         counts = dict(zip((file.name for file in files[source.name]), sizes[source.name], strict=True))
-        available = sum(sizes[source.name])
-        summary.sources[source.name] = SourceSummary(tool=source.tool, held=available, asked=source.count, files=counts)
+        summary.sources[source.name] = SourceSummary(
+            tool=source.tool, held=sum(sizes[source.name]), asked=source.count, files=counts
+        )
     drawn = {name: _draw_rows(files[name], sizes[name], allocation[name], manifest.seed, name) for name in files}
     # The source of every row, as its index: two bytes per row.
     order = np.repeat(np.arange(len(allocation), dtype=np.uint16), list(allocation.values()))

@@ -98,11 +98,9 @@ class ParquetSource:
         sizes = [self.groups[group][2] for group in groups]
         before = ends[chunk - 1] if chunk else 0
         row = int(_shuffled(self.data.seed, epoch, chunk, sum(sizes))[number - before])
-        for group, size in zip(groups, sizes, strict=True):
-            if row < size:
-                return group, row
-            row -= size
-        raise AssertionError("unreachable")
+        group_ends = list(accumulate(sizes))
+        position = bisect_right(group_ends, row)
+        return groups[position], row - (group_ends[position] - sizes[position])
 
     def _first_row(self, group: int) -> int:
         """The index in its file of a row group's first row."""

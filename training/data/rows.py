@@ -211,9 +211,8 @@ def parse_row(values: dict[str, Any] | None, file: Path, number: int) -> Convers
         if not isinstance(info, dict):
             raise RowError("bad_extra_info", f"extra_info is a {type(info).__name__}, not an object")
         others = {name: value for name, value in values.items() if name not in COLUMNS and value is not None}
-        mentioned = [
-            part[part["type"]] for message in messages for part in message_media(message) if part["type"] == "video"
-        ]
+        media = [part for message in messages for part in message_media(message)]
+        mentioned = [part["video"] for part in media if part["type"] == "video"]
         return ConversationRow(
             messages=messages,
             videos=videos or list(dict.fromkeys(mentioned)),

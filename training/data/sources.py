@@ -42,7 +42,8 @@ class WorldSource:
 
     def conversation(self, number: int, mix: TraceMix) -> Conversation:
         draw = random.Random(stable_seed("source", self.data.seed, number))
-        point = draw.random() * _total_weight(mix)
+        others = (mix.perception, mix.parallel, mix.sequential, mix.overview, mix.reasoning, mix.direct)
+        point = draw.random() * (mix.caption + mix.reading + sum(others))
         if point < mix.caption:
             return self._caption(number, draw)
         if point < mix.caption + mix.reading:
@@ -82,11 +83,6 @@ class WorldSource:
 def _augmented(message: Message, augment: Augmentation) -> Message:
     parts = [Frame(part.time, augment(part.pixels)) if isinstance(part, Frame) else part for part in message.parts]
     return Message(role=message.role, parts=parts)
-
-
-def _total_weight(mix: TraceMix) -> float:
-    kinds = (mix.perception, mix.parallel, mix.sequential, mix.overview, mix.reasoning, mix.direct)
-    return mix.caption + mix.reading + sum(kinds)
 
 
 def trace_conversation(messages: list[Message], trace: Trace, *, name: str = "") -> Conversation:

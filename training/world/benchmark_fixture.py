@@ -91,12 +91,9 @@ def benchmark_scenes() -> tuple[Scene, ...]:
 
 def _draw_question(key: _RowKey, name: str, type: str, kind: Kind = "choice", options: int = 4) -> WorldQuestion:
     """The first question drawn that has this number of options, where it is multiple choice."""
-    for attempt in naturals():
-        draw = random.Random(stable_seed("seven", name, key.number, attempt))
-        item = make_question(key.scene, type, kind, draw)
-        if item is not None and (kind != "choice" or len(item.question.options) == options):
-            return item
-    raise AssertionError("unreachable")
+    seeds = (stable_seed("seven", name, key.number, attempt) for attempt in naturals())
+    items = (make_question(key.scene, type, kind, random.Random(seed)) for seed in seeds)
+    return next(item for item in items if item and (kind != "choice" or len(item.question.options) == options))
 
 
 _DOMAINS = ("Knowledge", "Sports Competition", "Life Record")

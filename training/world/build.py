@@ -10,7 +10,6 @@ Columns: `messages`, a JSON string of [{role, content}] whose content is a text 
 import argparse
 import json
 import sys
-from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -24,48 +23,33 @@ from paravt_infer.files import atomic_path, writing
 from paravt_training.recipe import TraceMix
 from paravt_training.world.questions import SPLITS, Split, WorldQuestion, question_at, video_name
 from paravt_training.world.render import write_video
-from paravt_training.world.scene import Scene
 from paravt_training.world.stream import trace_at
 from paravt_training.world.traces import FramePlaceholder, Trace, opening_trace
 from paravt_training.world.windows import BUDGETS, WINDOW_FRAMES
 
 SCHEMA = pa.schema(
-    [
-        ("messages", pa.string()),
-        ("videos", pa.list_(pa.string())),
-        (
-            "extra_info",
-            pa.struct(
-                [
-                    ("id", pa.string()),
-                    ("answer", pa.string()),
-                    ("question_type", pa.string()),
-                    ("kind", pa.string()),
-                    ("options", pa.list_(pa.string())),
-                    ("duration", pa.float64()),
-                    ("seen_by_overview", pa.struct([(str(budget), pa.bool_()) for budget in BUDGETS])),
-                    ("seed", pa.int64()),
-                    ("protocol", pa.string()),
-                    ("form", pa.string()),
-                ]
-            ),
+    {
+        "messages": pa.string(),
+        "videos": pa.list_(pa.string()),
+        "extra_info": pa.struct(
+            {
+                "id": pa.string(),
+                "answer": pa.string(),
+                "question_type": pa.string(),
+                "kind": pa.string(),
+                "options": pa.list_(pa.string()),
+                "duration": pa.float64(),
+                "seen_by_overview": pa.struct({str(budget): pa.bool_() for budget in BUDGETS}),
+                "seed": pa.int64(),
+                "protocol": pa.string(),
+                "form": pa.string(),
+            }
         ),
-    ]
+    }
 )
 """`question_type` is a key of `world.questions.QUESTION_TYPES`, or `perception`; `kind` is choice, open or grounding
 (open for perception); `options` are in the order of their letters; `seed` is the scene's."""
 ROW_GROUP = 256
-
-
-def generate_rows(
-    split: Split, count: int, seed: int, *, mix: TraceMix | None = None
-) -> Iterator[tuple[Scene, dict[str, Any]]]:
-    """The rows of a split, each with its scene; about five rows share a scene."""
-    if split == "train":
-        traces = (trace_at(seed, split, number, mix, shared=True) for number in range(count))
-    else:
-        traces = (opening_trace(question_at(seed, split, number), 64) for number in range(count))
-    return ((trace.scene, trace_row(trace)) for trace in traces)
 
 
 def trace_row(trace: Trace) -> dict[str, Any]:
@@ -121,7 +105,7 @@ def build(
 ) -> tuple[Path, int]:
     """Write a split into the folder `out`; returns the Parquet file and how many videos its rows name.
 
-    Existing videos are kept. Memory does not grow with `count`.
+    About five rows share a scene. Existing videos are kept. Memory does not grow with `count`.
 
     Raises:
         SettingsError: a file cannot be written.
@@ -129,20 +113,24 @@ def build(
     with writing(out):
         (out / "videos").mkdir(parents=True, exist_ok=True)
     path = out / f"{split}.parquet"
-    rows, seeds = generate_rows(split, count, seed, mix=mix), set[int]()
+    seeds: set[int] = set()
+    if split == "train":
+        traces = (trace_at(seed, split, number, mix, shared=True) for number in range(count))
+    else:
+        traces = (opening_trace(question_at(seed, split, number), 64) for number in range(count))
     with (
         atomic_path(path) as scratch,
         pq.ParquetWriter(scratch, SCHEMA) as writer,
         delayed_progress("writing rows", count) as advance,
     ):
-        while group := list(islice(rows, ROW_GROUP)):
-            for scene, _ in group:
-                video = out / "videos" / video_name(scene)
-                if scene.seed not in seeds and videos and not video.exists():
-                    write_video(scene, video)
-                seeds.add(scene.seed)
+        while group := list(islice(traces, ROW_GROUP)):
+            for trace in group:
+                video = out / "videos" / video_name(trace.scene)
+                if trace.scene.seed not in seeds and videos and not video.exists():
+                    write_video(trace.scene, video)
+                seeds.add(trace.scene.seed)
                 advance()
-            writer.write_table(pa.Table.from_pylist([row for _, row in group], schema=SCHEMA))
+            writer.write_table(pa.Table.from_pylist(list(map(trace_row, group)), schema=SCHEMA))
     return path, len(seeds)
 
 

@@ -4,7 +4,6 @@ A training run needs no files, can resume at any number, and any number of proce
 """
 
 import random
-from itertools import count
 
 from paravt_training.recipe import TraceMix
 from paravt_training.world.questions import QUESTION_CYCLE, Split, WorldQuestion, question_at, scene_seed
@@ -35,7 +34,7 @@ def trace_at(seed: int, split: Split, number: int, mix: TraceMix | None = None, 
         return perception_trace(scene, random_window(scene, draw))
     frames, tool_code = draw.random() < mix.frames, draw.random() < mix.tool_code
     form: Form = "parallel" if kind == "parallel" else "sequential" if kind == "sequential" else "overview"
-    for _ in count():
+    while True:
         trace = main_trace(
             draw_question(),
             form,
@@ -46,4 +45,3 @@ def trace_at(seed: int, split: Split, number: int, mix: TraceMix | None = None, 
         )
         if trace is not None:
             return trace
-    raise AssertionError("unreachable")

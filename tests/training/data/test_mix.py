@@ -153,7 +153,7 @@ def test_shares_add_up(rows: int, fraction: float, weights: list[float]) -> None
         ),
         (
             manifest({**CHAT, "weight": 1}, rows=100, tool_fraction=0.3),
-            "tool_fraction 0.3 cannot be met: no source has rows with calls; add one",
+            "tool_fraction 0.3 cannot be met: add a source with calls",
         ),
         (
             manifest({**CHAT, "weight": 1}, {**TRACES, "weight": 1}, rows=2000, tool_fraction=0.3),
@@ -233,5 +233,5 @@ def test_a_wrong_manifest_is_one_line(tmp_path: Path, text: str, told: str) -> N
         load_manifest(file)
     assert str(refused.value).startswith(f"{file}: ") and told in str(refused.value)
     assert "\n" not in str(refused.value)
-    with pytest.raises(SettingsError, match="none: no such manifest; pass a YAML file or paravt_sft_mix"):
+    with pytest.raises(SettingsError, match="none: no such manifest; pass a YAML file or the built-in paravt_sft_mix"):
         load_manifest("none")
