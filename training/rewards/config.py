@@ -80,5 +80,5 @@ class RewardConfig(FrozenModel):
     @model_validator(mode="after")
     def _judge_is_configured(self) -> Self:
         if self.accuracy == "judge" and self.judge is None:
-            raise ValueError("accuracy is judge, so judge.server must be the URL of a chat endpoint")
+            raise ValueError("accuracy is judge; set judge.server to the URL of a chat endpoint")
         return self

@@ -211,7 +211,7 @@ def test_defaults_are_the_papers() -> None:
         ({"gama": 0}, "Extra inputs are not permitted"),
         ({"gamma": -1}, "greater than or equal to 0"),
         ({"alpha": "nan"}, "greater than or equal to 0"),
-        ({"accuracy": "judge"}, "judge.server must be the URL of a chat endpoint"),
+        ({"accuracy": "judge"}, "set judge.server to the URL of a chat endpoint"),
         ({"accuracy": "judge", "judge": {"server": ""}}, "at least 1 character"),
     ],
 )
