@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from paravt_infer.errors import SettingsError
-from paravt_infer.files import writing
 
 if TYPE_CHECKING:
     from lmms_tasks.items import Item
@@ -52,10 +51,9 @@ def write_fixture(folder: Path) -> Path:
         SettingsError: the folder cannot be written.
     """
     from lmms_tasks.fixture import write_tasks
-    from paravt_training.world.seven import write_seven
+    from paravt_training.world.benchmark_fixture import write_benchmarks
 
-    with writing(folder):
-        write_seven(folder)
+    write_benchmarks(folder)
     return write_tasks(folder)
 
 

@@ -13,8 +13,8 @@ from paravt_infer.console import delayed_progress, say
 from paravt_infer.errors import SettingsError
 
 if TYPE_CHECKING:
-    from paravt_training.data.rows import BadRow, ConversationRow
-    from paravt_training.data.videos import Folders
+    from paravt_training.data.rows import ConversationRow, InvalidRow
+    from paravt_training.data.videos import VideoFolders
 
 app = typer.Typer(help="Inspect, convert, check, filter and mix training data.", no_args_is_help=True)
 
@@ -42,28 +42,28 @@ def inspect(
     import json
 
     from paravt_infer.model import load_model_files
-    from paravt_training.data.inspect import Counts, counted
+    from paravt_training.data.inspect import RowStatistics, inspect_rows
 
-    folders, counts = _folders(videos, folder or []), Counts()
+    folders, statistics = _folders(videos, folder or []), RowStatistics()
     chat = load_model_files(model).chat if model else None
     tokens = (lambda text: len(chat.encode_text(text))) if chat else None
-    for _ in _readable(counted(_rows(files, "counting rows"), counts, folders=folders, tokens=tokens)):
+    for _ in _readable(inspect_rows(_rows(files, "counting rows"), statistics, folders=folders, tokens=tokens)):
         pass
     if as_json:
-        print(json.dumps(counts.as_dict(), indent=1))
+        print(json.dumps(statistics.as_dict(), indent=1))
     else:
-        tables.print_data_counts(counts.as_dict())
+        tables.print_data_counts(statistics.as_dict())
 
 
 @app.command("convert")
 def convert(source: InArgument, out: OutArgument) -> None:
     """Convert sequential traces to parallel ones: independent calls share a turn, frames become summaries."""
-    from paravt_training.data.convert import ConversionCounts, converted
+    from paravt_training.data.convert import ConversionCounts, convert_rows
 
     counts = ConversionCounts()
-    written = _write(converted(_rows([source], "converting rows"), counts), out)
+    written = _write(convert_rows(_rows([source], "converting rows"), counts), out)
     say(f"{out}: {written:,} of {counts.rows:,} rows, {counts.changed:,} of them changed")
-    _say_left_out(counts.left_out)
+    _say_left_out(counts.dropped)
 
 
 @app.command("check")
@@ -72,12 +72,12 @@ def check(files: FilesArgument) -> None:
 
     Prints a line for each fault, with its file and row, and exits with 1 if there is any.
     """
-    from paravt_training.data.check import check as faults_of
-    from paravt_training.data.rows import BadRow
+    from paravt_training.data.check import check_row
+    from paravt_training.data.rows import InvalidRow
 
     rows = bad = 0
     for row in _rows(files, "checking rows"):
-        found = [row] if isinstance(row, BadRow) else faults_of(row)
+        found = [row] if isinstance(row, InvalidRow) else check_row(row)
         for fault in found:
             print(fault)
         rows += 1
@@ -97,13 +97,13 @@ def filter_(
     most_words: Annotated[int, typer.Option(min=1, help="Maximum number of words in an open answer.")] = 15,
 ) -> None:
     """Drop questions that rewards cannot teach: with long open answers, or never answered right."""
-    from paravt_training.data.filter import FilterCounts, filtered, read_answers
+    from paravt_training.data.filter import FilterCounts, filter_rows, load_rollout_answers
 
     counts = FilterCounts()
-    answers = read_answers(rollouts) if rollouts else None
-    _write(filtered(_rows([source], "filtering rows"), counts, answers=answers, most_words=most_words), out)
+    answers = load_rollout_answers(rollouts) if rollouts else None
+    _write(filter_rows(_rows([source], "filtering rows"), counts, answers=answers, max_words=most_words), out)
     say(f"{out}: {counts.kept:,} of {counts.rows:,} rows kept")
-    _say_left_out(counts.left_out)
+    _say_left_out(counts.dropped)
     if counts.without_rollouts:
         say(f"  {counts.without_rollouts:,} kept rows have no rollouts")
 
@@ -116,11 +116,11 @@ def mix(
 ) -> None:
     """Mix files by a manifest, with a given fraction of rows that call tools. The same seed gives the same mix."""
     from paravt_training.data.manifest import load_manifest
-    from paravt_training.data.mix import mix as write
+    from paravt_training.data.mix import write_mix
 
     chosen = load_manifest(manifest)
     with delayed_progress("mixing rows") as advance:
-        mixed = write(chosen, out, data=data, bad=say, tick=advance)
+        mixed = write_mix(chosen, out, data=data, on_invalid=say, advance=advance)
     for name, source in mixed.sources.items():
         short = f", {source.asked:,} requested" if source.asked and source.asked > source.rows else ""
         say(f"  {name}: {source.rows:,} rows of {source.held:,}, {source.with_calls:,} with calls{short}")
@@ -130,7 +130,7 @@ def mix(
     print(out)
 
 
-def _rows(files: Sequence[Path], description: str) -> Iterator["ConversationRow | BadRow"]:
+def _rows(files: Sequence[Path], description: str) -> Iterator["ConversationRow | InvalidRow"]:
     """The rows of all files, with a progress bar. Raises SettingsError for a wrong file before anything is read."""
     from paravt_training.data.rows import count_rows, read_rows
 
@@ -142,35 +142,34 @@ def _rows(files: Sequence[Path], description: str) -> Iterator["ConversationRow 
                 yield row
 
 
-def _readable(rows: Iterator["ConversationRow | BadRow"]) -> Iterator["ConversationRow"]:
+def _readable(rows: Iterator["ConversationRow | InvalidRow"]) -> Iterator["ConversationRow"]:
     """The rows that could be read; the others are reported on stderr."""
-    from paravt_training.data.rows import BadRow
+    from paravt_training.data.rows import InvalidRow
 
     for row in rows:
-        if isinstance(row, BadRow):
+        if isinstance(row, InvalidRow):
             say(row)
         else:
             yield row
 
 
-def _write(rows: Iterator["ConversationRow | BadRow"], out: Path) -> int:
+def _write(rows: Iterator["ConversationRow | InvalidRow"], out: Path) -> int:
     """Write the readable rows to a Parquet file. Returns their number."""
-    from paravt_training.data.writer import RowWriter
+    from paravt_training.data.writer import open_row_writer
 
-    with RowWriter(out) as writer:
+    with open_row_writer(out) as writer:
         for row in _readable(rows):
             writer.write(row)
     return writer.rows
 
 
 def _say_left_out(reasons: Counter[str]) -> None:
-
     for reason, count in reasons.most_common():
         say(f"  {reason}: {count:,} left out")
 
 
-def _folders(root: Path | None, mapped: list[str]) -> "Folders":
-    from paravt_training.data.videos import Folders
+def _folders(root: Path | None, mapped: list[str]) -> "VideoFolders":
+    from paravt_training.data.videos import VideoFolders
 
     if root is not None and not root.is_dir():
         raise SettingsError(f"--videos {root}: no such folder; check the path")
@@ -180,4 +179,4 @@ def _folders(root: Path | None, mapped: list[str]) -> "Folders":
         if not equals or not prefix or not Path(folder).is_dir():
             raise SettingsError(f"--map {pair}: write PREFIX=FOLDER with an existing folder")
         by_prefix[prefix] = Path(folder)
-    return Folders(root=root, by_prefix=by_prefix)
+    return VideoFolders(root=root, by_prefix=by_prefix)

@@ -20,7 +20,7 @@ def write_tasks(folder: Path) -> Path:
     `PARAVT_VIDEOS`, or a model's `videos`, names `folder`.
 
     Args:
-        folder: as `paravt_training.world.seven.write_seven` leaves it; it may be moved, the installed package may not.
+        folder: as `write_benchmarks` of `paravt_training` leaves it; it may be moved, the installed package may not.
 
     Raises:
         SettingsError: rows are missing, or a file cannot be written.

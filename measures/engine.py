@@ -1,9 +1,10 @@
-"""What the engine itself costs: ``python -m measures.engine [--server URL] [--out docs/measures.md]``.
+"""The engine's own overhead: ``python -m measures.engine [--server URL] [--out docs/measures.md]``.
 
-- Episode wall time over its critical path (the longest chain of decoding and generation) at 1, 8 and 64 episodes
-  under way: 1.00 is a loop without any cost of its own. The model is a stand-in that takes a fixed time a
-  request, so that the engine alone is measured; with --server, a real server too.
-- Decodes for a group of 8 episodes on one video. - Start-up times.
+- Episode wall time over its critical path (the longest chain of decoding and generation) with 1, 8 and 64 concurrent
+  episodes: 1.00 is a loop without any overhead. The model is a stand-in that takes a fixed time per request, so that
+  only the engine is measured; with --server, a real server too.
+- Decodes for a group of 8 episodes on one video.
+- Start-up times.
 """
 
 import argparse
@@ -18,13 +19,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from measures.machine import machine, markdown
+from measures.machine import describe_machine, markdown_table
 from paravt_infer import Engine, Question, Settings, open_backend
 from paravt_infer.backends.base import Backend, Generation, Request, processor_sizing
 from paravt_infer.model import load_model_files
 from paravt_infer.video.sampling import FrameSizing
 from paravt_training.model.tiny import build_tiny
-from paravt_training.world.numbered import write_numbered
+from paravt_training.world.numbered_video import write_numbered_video
 
 MAIN_SECONDS, SUB_SECONDS = 0.4, 0.3
 CALL = '<tool_call>{{"name": "crop_video", "arguments": {{"start_time": {}, "end_time": {}}}}}</tool_call>'
@@ -33,7 +34,7 @@ EPISODES = (1, 8, 64)
 
 
 class TimedBackend(Backend):
-    """Every request takes a fixed time and any number run at once: what is left over is the engine's own."""
+    """Every request takes a fixed time and any number run at once: the rest of the wall time is the engine's."""
 
     name = "timed"
     exact_tokens = True
@@ -66,10 +67,10 @@ def _questions(videos: list[str]) -> list[Question]:
 
 
 async def overhead(backend: Backend, settings: Settings, videos: list[str], episodes: int) -> tuple[float, float]:
-    """Median over episodes of wall time over critical path, and episodes a second."""
+    """The median over episodes of wall time over critical path, and episodes per second."""
     questions = _questions([videos[n % len(videos)] for n in range(episodes)])
     async with Engine(backend, settings) as engine:
-        await engine.ask(questions[0])  # workers and caches of a server are warm
+        await engine.ask(questions[0])  # warms up workers and the caches of a server
         began = time.perf_counter()
         rollouts = [rollout async for rollout in engine.ask_many(questions, concurrency=episodes)]
         wall = time.perf_counter() - began
@@ -80,14 +81,14 @@ async def overhead(backend: Backend, settings: Settings, videos: list[str], epis
 
 
 async def group_decodes(backend: Backend, video: str) -> tuple[int, int]:
-    """Decodes that 8 episodes with the same calls on one video cost, overview and windows; and requests for frames."""
+    """Decodes and requests for frames (overview and windows) of 8 episodes with the same calls on one video."""
     async with Engine(backend) as engine:
         rollouts = [rollout async for rollout in engine.ask_many(_questions([video] * 8), concurrency=8)]
         return engine.frame_source.pool.decodes, sum(1 + len(rollout.evidence) for rollout in rollouts)
 
 
-def start_up(*command: str) -> float:
-    """Median seconds of a whole process, of 9 after a warm-up."""
+def start_up_seconds(*command: str) -> float:
+    """The median seconds of a whole process, over 9 runs after a warm-up."""
     seconds = []
     for _ in range(10):
         began = time.perf_counter()
@@ -96,8 +97,8 @@ def start_up(*command: str) -> float:
     return statistics.median(seconds[1:])
 
 
-def forced() -> Settings:
-    """Settings under which a random model on a real server makes five calls and answers."""
+def forced_settings() -> Settings:
+    """Settings that force a random model on a real server to make five calls and answer."""
     import re
 
     calls = re.sub(r"([{}().?*+|\[\]^$\\])", r"\\\1", CALLS)
@@ -109,7 +110,7 @@ def forced() -> Settings:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--server", help="also measure on this SGLang server")
-    parser.add_argument("--out", type=Path, help="write the tables here as Markdown")
+    parser.add_argument("--out", type=Path, help="write the tables to this file as Markdown")
     options = parser.parse_args()
     console = Console()
     rows: list[list[str]] = []
@@ -117,44 +118,48 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         tiny = str(build_tiny(folder / "tiny"))
-        videos = [str(write_numbered(folder / f"{n}.mp4", frames=400, fps=10, size=(320, 192))) for n in range(8)]
+        videos = [str(write_numbered_video(folder / f"{n}.mp4", frames=400, fps=10, size=(320, 192))) for n in range(8)]
         for episodes in EPISODES:
             ratio, rate = asyncio.run(overhead(TimedBackend(tiny), Settings(), videos, episodes))
             rows.append([f"wall / critical path, {episodes} episodes (stand-in model)", f"{ratio:.3f}", "at most 1.05"])
-            rows.append([f"episodes a second, {episodes} under way (stand-in model)", f"{rate:.1f}", ""])
+            rows.append([f"episodes per second, {episodes} concurrent (stand-in model)", f"{rate:.1f}", ""])
         if options.server:
             for episodes in EPISODES:
                 backend = open_backend(servers=[options.server], model=tiny)
-                ratio, rate = asyncio.run(overhead(backend, forced(), videos, episodes))
+                ratio, rate = asyncio.run(overhead(backend, forced_settings(), videos, episodes))
                 rows.append([f"wall / critical path, {episodes} episodes (SGLang)", f"{ratio:.3f}", "at most 1.05"])
-                rows.append([f"episodes a second, {episodes} under way (SGLang)", f"{rate:.2f}", ""])
-        decodes, asked = asyncio.run(group_decodes(TimedBackend(tiny), videos[0]))
+                rows.append([f"episodes per second, {episodes} concurrent (SGLang)", f"{rate:.2f}", ""])
+        decodes, requests = asyncio.run(group_decodes(TimedBackend(tiny), videos[0]))
         rows.append(["decodes of the overview for 8 episodes on one video", str(decodes - 5), "1"])
         rows.append(
-            [f"decodes of those episodes' {asked} requests for frames (1 overview, 5 windows)", str(decodes), "6"]
+            [f"decodes for the {requests} frame requests of those episodes (1 overview, 5 windows)", str(decodes), "6"]
         )
     paravt = str(Path(sys.executable).with_name("paravt"))
-    rows.append(["`paravt --help`", f"{start_up(paravt, '--help'):.2f} s", "at most 0.3 s"])
+    rows.append(["`paravt --help`", f"{start_up_seconds(paravt, '--help'):.2f} s", "at most 0.3 s"])
     rows.append(
-        ["`import paravt_infer`", f"{start_up(sys.executable, '-c', 'import paravt_infer'):.2f} s", "at most 0.5 s"]
+        [
+            "`import paravt_infer`",
+            f"{start_up_seconds(sys.executable, '-c', 'import paravt_infer'):.2f} s",
+            "at most 0.5 s",
+        ]
     )
-    rows.append(["(`python -c pass`, for comparison)", f"{start_up(sys.executable, '-c', 'pass'):.2f} s", ""])
+    rows.append(["(`python -c pass`, for comparison)", f"{start_up_seconds(sys.executable, '-c', 'pass'):.2f} s", ""])
 
     table = Table("measure", "value", "goal")
     for row in rows:
         table.add_row(*row)
     console.print(table)
     if options.out:
-        text = f"""# What the engine costs
+        text = f"""# Engine overhead
 
-Made by `python -m measures.engine --server URL --out docs/measures.md` on:
-{machine("torch", "transformers", "sglang", "av")}.
-The stand-in model takes {MAIN_SECONDS} s a main turn and {SUB_SECONDS} s a sub-agent, any number at once;
-episodes make five calls in one turn. The server is the unmodified SGLang on the CPU with a tiny random checkpoint.
+Written by `python -m measures.engine --server URL --out docs/measures.md` on:
+{describe_machine("torch", "transformers", "sglang", "av")}.
+The stand-in model takes {MAIN_SECONDS} s per main turn and {SUB_SECONDS} s per sub-agent, any number at once; episodes
+make five calls in one turn. The server is the unmodified SGLang on the CPU with a tiny random checkpoint.
 [readers.md](readers.md) has frames per second by reader.
 
 """
-        options.out.write_text(text + markdown(["measure", "value", "goal"], rows))
+        options.out.write_text(text + markdown_table(["measure", "value", "goal"], rows))
 
 
 if __name__ == "__main__":

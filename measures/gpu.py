@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from measures.machine import machine, markdown
+from measures.machine import describe_machine, markdown_table
 from paravt_infer.settings import Settings
 from paravt_training.grpo.objective import ObjectiveConfig, token_loss
 from paravt_training.model.attention import use_packed_attention
@@ -175,7 +175,7 @@ def main() -> None:
             for size in options.sizes
             for kind in ("SFT", "GRPO")
         ]
-        print(markdown(["shape", "step", "GB predicted, one GPU, AdamW"], rows))
+        print(markdown_table(["shape", "step", "GB predicted, one GPU, AdamW"], rows))
         return
     place = join_processes()
     try:
@@ -187,8 +187,9 @@ def main() -> None:
                     torch.cuda.empty_cache()
         if place.leads:
             head = ["shape", "step", "optimiser", "GB predicted", "GB used", "tokens/s", "seconds a step"]
-            print(f"{machine('torch', 'transformers')}; {place.world} processes, rows of {options.tokens} tokens\n")
-            print(markdown(head, rows))
+            here = describe_machine("torch", "transformers")
+            print(f"{here}; {place.world} processes, rows of {options.tokens} tokens\n")
+            print(markdown_table(head, rows))
     finally:
         leave_processes()
 

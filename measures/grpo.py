@@ -1,8 +1,9 @@
 """Table 2 of the paper on the sample world: ``python -m measures.grpo --cold MODEL RUN...``.
 
-Each run is a folder of `paravt train grpo`, all from the cold start MODEL; runs of one recipe are its seeds, and their
-row shows the mean and, in brackets, the least and the most. Form and tool use are means over the training's rollouts;
-accuracy is greedy, on the fixed test set. The cold start's own form and tool use come from a run that learns nothing:
+Each run is a folder of `paravt train grpo`, started from the cold start MODEL. Runs of the same recipe are its seeds:
+their row shows the mean and, in brackets, the lowest and highest. Format and tool use are means over the rollouts of
+training; accuracy is greedy, on the fixed test set. The cold start's own format and tool use come from a run that
+learns nothing:
 `paravt train grpo --recipe mini_paragrpo --set name=cold_start --set learning_rate=1e-12 --set objective.kl=0`.
 """
 
@@ -13,10 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lmms_tasks.sweep import EngineSpec
-from measures.machine import machine, markdown
-from measures.world import FRAMES, MAIN, MODES, AskedQuestion, accuracy, ask
+from measures.machine import describe_machine, markdown_table
+from measures.world import FRAMES, MAIN, MODES, QuestionResult, ask_in_modes, mean_score
 from paravt_infer import Settings
-from paravt_training.report.page import RunMetrics, read_runs
+from paravt_training.report.runs import RunMetrics, read_runs
 from paravt_training.world.questions import WorldQuestion, fixed_test_set
 from paravt_training.world.render import write_videos
 
@@ -30,54 +31,54 @@ ROWS = {
     "mini_no_rtool_grpo": "PARA-GRPO − R_tool",
     "mini_no_gamma_grpo": "PARA-GRPO − γ",
 }
-"""Recipes and their rows, in the order of the paper's blocks A and B."""
-FORM = {"f_tau": "f_τ", "kappa": "κ", "tool_code": "`<tool_code>` %"}
-"""Metrics of the training's rollouts that are shown, and their columns."""
+"""Recipe to row title, in the order of the paper's blocks A and B."""
+ROLLOUT_METRICS = {"f_tau": "f_τ", "kappa": "κ", "tool_code": "`<tool_code>` %"}
+"""Metric of the training rollouts to column title."""
 
 
-def test(
-    model: Path, run: RunMetrics, modes: Sequence[str], questions: Sequence[WorldQuestion]
-) -> dict[str, list[AskedQuestion]]:
-    """The test set asked of a checkpoint with its run's settings; what the run's folder has is not asked again."""
+def ask_test_set(
+    model: Path, run: RunMetrics, modes: Sequence[str], items: Sequence[WorldQuestion]
+) -> dict[str, list[QuestionResult]]:
+    """Ask a checkpoint the test set with its run's settings; rollouts that the run's folder already has are reused."""
     settings = Settings.make(**{**run.recipe["settings"], "frames": FRAMES})
-    where = EngineSpec(model=str(model), backend="transformers", device="cpu")
-    return ask(where, questions, modes, settings, run.folder / "test", title=run.name)
+    spec = EngineSpec(model=str(model), backend="transformers", device="cpu")
+    return ask_in_modes(spec, items, modes, settings, run.folder / "test", title=run.name)
 
 
-def scores(asked: Sequence[AskedQuestion]) -> list[float]:
+def scores_by_kind(results: Sequence[QuestionResult]) -> list[float]:
     """In percent, as in `KINDS`."""
-    return [accuracy(asked, kind) for kind in ("choice", "open", "grounding", None)]
+    return [mean_score(results, kind) for kind in ("choice", "open", "grounding", None)]
 
 
-def spread(values: Sequence[float], digits: int) -> str:
-    """The mean, and the least and the most where they differ.
+def mean_and_range(values: Sequence[float], digits: int) -> str:
+    """The mean, with the lowest and highest in brackets where they differ.
 
-    >>> spread([0.5], 2), spread([0.4, 0.6], 2), spread([0.998, 1.001], 2)
+    >>> mean_and_range([0.5], 2), mean_and_range([0.4, 0.6], 2), mean_and_range([0.998, 1.001], 2)
     ('0.50', '0.50 (0.40 to 0.60)', '1.00')
     """
     if not values:
         return "–"
-    mean, least, most = (f"{value:.{digits}f}" for value in (statistics.fmean(values), min(values), max(values)))
-    return mean if least == most else f"{mean} ({least} to {most})"
+    mean, lowest, highest = (f"{value:.{digits}f}" for value in (statistics.fmean(values), min(values), max(values)))
+    return mean if lowest == highest else f"{mean} ({lowest} to {highest})"
 
 
-def over_training(runs: Sequence[RunMetrics], metric: str, part: slice = slice(None)) -> list[float]:
-    """The mean of a metric over each run's steps, or over a part of them; runs that never measured it are left out."""
-    found = [run.series(metric)[1][part] for run in runs]
+def training_means(runs: Sequence[RunMetrics], metric: str, steps: slice = slice(None)) -> list[float]:
+    """The mean of a metric over the steps of each run, or a slice of them; runs that never measured it are skipped."""
+    found = [run.series(metric)[1][steps] for run in runs]
     scale = 100 if metric == "tool_code" else 1
     return [scale * float(values.mean()) for values in found if len(values)]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("runs", nargs="+", type=Path, help="folders of runs, the one that learns nothing among them")
-    parser.add_argument("--cold", required=True, type=Path, help="the folder of the model that all runs began from")
-    parser.add_argument("--videos", type=Path, default=Path(".cache/world"), help="where the test videos are kept")
-    parser.add_argument("--count", type=int, default=500, help="only the first so many questions")
+    parser.add_argument("runs", nargs="+", type=Path, help="folders of runs, including the one that learns nothing")
+    parser.add_argument("--cold", required=True, type=Path, help="folder of the model that all runs started from")
+    parser.add_argument("--videos", type=Path, default=Path(".cache/world"), help="folder of the test videos")
+    parser.add_argument("--count", type=int, default=500, help="only the first N questions")
     parser.add_argument("--dispatch", action="store_true", help="also ask PARA-GRPO's checkpoint in all dispatch modes")
     options = parser.parse_args()
-    questions = fixed_test_set(str(options.videos.resolve()))[: options.count]
-    write_videos({question.question.video: question.scene for question in questions})
+    items = fixed_test_set(str(options.videos.resolve()))[: options.count]
+    write_videos({item.question.video: item.scene for item in items})
     rows: dict[str, list[RunMetrics]] = defaultdict(list)
     for run in read_runs(options.runs):
         rows[run.recipe["name"]].append(run)
@@ -86,29 +87,32 @@ def main() -> None:
         runs = rows.get(name, [])
         if not runs:
             continue
-        # All of the cold start's runs are of one model: its answers are asked for once.
+        # All runs of the cold start have the same model: it is asked once.
         models = {options.cold: runs[0]} if name == "cold_start" else {run.folder / "export": run for run in runs}
-        reached = [scores(test(model, run, [MAIN], questions)[MAIN]) for model, run in models.items()]
+        scores = [scores_by_kind(ask_test_set(model, run, [MAIN], items)[MAIN]) for model, run in models.items()]
         steps = [int(run.records[-1]["step"]) for run in runs]
         last = slice(-max(1, round(min(steps) / 4)), None)
         table.append(
             [
                 title,
                 f"{len(runs)} × {min(steps)}",
-                *(spread(over_training(runs, metric), 0 if metric == "tool_code" else 2) for metric in FORM),
-                *(spread(over_training(runs, metric, last), 2) for metric in ("f_tau", "kappa")),
-                *(spread(values, 1) for values in zip(*reached, strict=True)),
+                *(
+                    mean_and_range(training_means(runs, metric), 0 if metric == "tool_code" else 2)
+                    for metric in ROLLOUT_METRICS
+                ),
+                *(mean_and_range(training_means(runs, metric, last), 2) for metric in ("f_tau", "kappa")),
+                *(mean_and_range(values, 1) for values in zip(*scores, strict=True)),
             ]
         )
-    head = ["", "runs × steps", *FORM.values(), "f_τ, last quarter", "κ, last quarter"]
-    text = markdown([*head, *KINDS], table)
+    head = ["", "runs × steps", *ROLLOUT_METRICS.values(), "f_τ, last quarter", "κ, last quarter"]
+    text = markdown_table([*head, *KINDS], table)
     for run in rows.get("mini_paragrpo", [])[:1] if options.dispatch else []:
         modes = [mode for mode in MODES if mode != "direct (overview only)"]
-        for mode, asked in test(run.folder / "export", run, modes, questions).items():
-            dispatch.append([mode, *(f"{value:.1f}" for value in scores(asked))])
-        text += "\n" + markdown(["dispatch, evidence", *KINDS], dispatch)
-    print(f"Made by `python -m measures.grpo` on: {machine('torch', 'transformers')}.\n")
-    print(f"{len(questions)} questions of the fixed test set, greedy, {FRAMES} overview frames.\n\n{text}")
+        for mode, results in ask_test_set(run.folder / "export", run, modes, items).items():
+            dispatch.append([mode, *(f"{value:.1f}" for value in scores_by_kind(results))])
+        text += "\n" + markdown_table(["dispatch, evidence", *KINDS], dispatch)
+    print(f"Made by `python -m measures.grpo` on: {describe_machine('torch', 'transformers')}.\n")
+    print(f"{len(items)} questions of the fixed test set, greedy, {FRAMES} overview frames.\n\n{text}")
 
 
 if __name__ == "__main__":

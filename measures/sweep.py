@@ -25,13 +25,13 @@ from rich.table import Table
 from lmms_tasks.benchmarks import ALL_VIDEOS, BENCHMARKS, Roots
 from lmms_tasks.fixture import write_tasks
 from lmms_tasks.sweep import JOURNAL, Arm, EngineSpec, sweep
-from measures.engine import TimedBackend, forced
-from measures.machine import machine, markdown
+from measures.engine import TimedBackend, forced_settings
+from measures.machine import describe_machine, markdown_table
 from paravt_infer import Engine, Settings
 from paravt_infer.questions import Question
 from paravt_infer.rollout_files import load_rollouts
 from paravt_training.model.tiny import build_tiny
-from paravt_training.world.seven import rows, write_seven
+from paravt_training.world.benchmark_fixture import benchmark_rows, write_benchmarks
 
 UNDER_WAY = (1, 8, 64)
 ROUNDS = 4
@@ -67,7 +67,7 @@ class Timed(EngineSpec):
 def asked(folder: Path, count: int) -> list[Question]:
     """Questions of the generated benchmarks with options, numbered, so that no two are the same."""
     tasks = [BENCHMARKS[name] for name in ("paravt_videomme", "paravt_lvbench", "paravt_longvideobench")]
-    found = [one.item(doc, Roots(given={"": folder})).question for one in tasks for doc in rows(one.folder)]
+    found = [one.item(doc, Roots(given={"": folder})).question for one in tasks for doc in benchmark_rows(one.folder)]
     return [
         one.model_copy(update={"id": str(number), "text": f"{number}. {one.text}"})
         for number, one in zip(range(count), itertools.cycle(found), strict=False)
@@ -144,7 +144,7 @@ def main() -> None:
     head = ["episodes under way", "questions", "wall, s", "sum of critical paths, s", "ratio", "ideal", "ratio / ideal"]
     tables: list[tuple[str, Sequence[str], list[list[str]]]] = []
     with tempfile.TemporaryDirectory() as scratch:
-        folder = write_seven(Path(scratch))
+        folder = write_benchmarks(Path(scratch))
         write_tasks(folder)
         tiny = str(build_tiny(folder / "tiny"))
         sweep(Timed(model=tiny), [Arm(questions=asked(folder, 1), settings=Settings(), out=folder / "warm")])
@@ -152,7 +152,7 @@ def main() -> None:
         tables.append(("Stand-in model", head, lines))
         if options.server:
             server = EngineSpec(model=options.model, servers=(options.server,))
-            lines = [throughput(server, forced(), folder, under_way) for under_way in UNDER_WAY]
+            lines = [throughput(server, forced_settings(), folder, under_way) for under_way in UNDER_WAY]
             tables.append(("SGLang on the CPU, a tiny random checkpoint", head, lines))
         tables.append(("Start-up", ["what", "median of 3"], start_up(tiny, folder)))
     for title, columns, lines in tables:
@@ -164,14 +164,14 @@ def main() -> None:
         text = f"""# What a sweep costs
 
 Made by `python -m measures.sweep --server URL --out docs/sweep.md` on:
-{machine("torch", "transformers", "sglang", "lmms-eval", "av")}.
+{describe_machine("torch", "transformers", "sglang", "lmms-eval", "av")}.
 {options.note}
 Wall time is that of a whole sweep: engine, decoding, journal (each episode synced to the disk) and progress. A
 critical path is an episode's longest chain of decoding and generation. The stand-in takes the same time for every
 request, any number at once; a server shares its cores, and what an episode waits there is in its critical path.
 Episodes make five calls in one turn.
 """
-        parts = [f"\n## {title}\n\n{markdown(columns, lines)}" for title, columns, lines in tables]
+        parts = [f"\n## {title}\n\n{markdown_table(columns, lines)}" for title, columns, lines in tables]
         options.out.write_text(text + "".join(parts), encoding="utf-8")
 
 

@@ -107,7 +107,7 @@ def test_a_run_of_fine_tuning_goes_on_where_it_was_stopped(tmp_path: Path, monke
 
 
 def test_metrics_and_rollouts_of_a_grpo_run_are_read(tmp_path: Path) -> None:
-    from paravt_training.report.page import read_runs
+    from paravt_training.report.runs import read_runs
 
     (run,) = read_runs([SAVED / "grpo"])
     assert run.name == "saved_grpo" and run.has("held_out/accuracy") and run.has("f_tau")

@@ -96,7 +96,7 @@ class ParquetData(ConfigModel):
 
 
 class TraceMix(ConfigModel):
-    """Weights of the sample world's kinds of trace, as in `paravt_training.world.stream.Mix`; and of shorter ones."""
+    """Weights of the sample world's kinds of trace (`paravt_training.world.stream`), and of shorter conversations."""
 
     caption: float = Field(default=0.0, ge=0)
     """One frame and the name of what it shows: a few tokens, so that seeing is learned at a fraction of the cost."""

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from paravt_training.data.loading import Portion, portions
+from paravt_training.data.loading import StepBatch, step_batches
 from paravt_training.data.parquet import ParquetSource
 from paravt_training.data.sources import ConversationSource, WorldSource
 from paravt_training.loop.export import export_model
@@ -67,7 +67,7 @@ class SftTrainer(TrainingRun[SftRecipe]):
     def run(self) -> Path | None:
         recipe, place, progress = self.recipe, self.place, self.progress
         metrics = MetricsLog(self.out, steps=recipe.steps, step=progress.step) if place.leads else None
-        stream = portions(
+        stream = step_batches(
             recipe,
             self.source(),
             self.encoder,
@@ -89,7 +89,7 @@ class SftTrainer(TrainingRun[SftRecipe]):
         recipe, progress = self.recipe, self.progress
         while progress.step < recipe.steps:
             began = time.monotonic()
-            portion: Portion = next(stream)
+            portion: StepBatch = next(stream)
             waited = time.monotonic() - began
             phase, number = recipe.phase_at(progress.step)
             rate = rate_at(phase, number)
@@ -110,7 +110,7 @@ class SftTrainer(TrainingRun[SftRecipe]):
                 self._report(values, metrics)
             self.save_if_due(last=progress.step == recipe.steps)
 
-    def learn(self, portion: Portion, rate: float, vision_rate: float) -> dict[str, Any]:
+    def learn(self, portion: StepBatch, rate: float, vision_rate: float) -> dict[str, Any]:
         """One step on all processes' portions: the mean loss of all learned tokens, and its gradient's norm."""
         place = self.place
         self.set_rates(rate, vision_rate)

@@ -11,7 +11,7 @@ import pytest
 from paravt_infer.bundled import SampleVideo, sample_videos
 from paravt_infer.rollout import rollout_from_json
 from paravt_infer.rollout_files import load_rollouts
-from paravt_training.world.numbered import write_numbered
+from paravt_training.world.numbered_video import write_numbered_video
 
 
 @pytest.fixture(scope="session")
@@ -152,7 +152,7 @@ def test_a_mistake_is_one_line_and_a_non_zero_exit(paravt, video: str, arguments
 
 def test_probe_prints_what_the_file_is(paravt, video: str, tmp_path: Path) -> None:
     assert "40.00 s (00:40)" in paravt("probe", video).stdout
-    turned = write_numbered(tmp_path / "turned.mp4", frames=20, rotation=90)
+    turned = write_numbered_video(tmp_path / "turned.mp4", frames=20, rotation=90)
     facts = json.loads(paravt("probe", str(turned), "--json").stdout)
     assert (facts["width"], facts["height"], facts["rotation"], facts["codec"]) == (192, 128, 90, "h264")
 

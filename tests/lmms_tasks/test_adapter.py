@@ -11,7 +11,7 @@ from lmms_tasks import sweep
 from lmms_tasks.items import load_rows
 from paravt_infer.backends.base import Generation, Request
 from paravt_infer.errors import SettingsError
-from paravt_training.world.seven import rows
+from paravt_training.world.benchmark_fixture import benchmark_rows
 from tests.fixtures.scripted import ScriptedBackend
 
 CALLS = (
@@ -61,7 +61,7 @@ def requests(model: Any, docs: list[dict[str, Any]], task: str = "paravt_mlvu", 
 
 
 def mlvu(count: int = 3) -> list[dict[str, Any]]:
-    return [{**doc, "row": number} for number, doc in enumerate(rows("mlvu"))][:count]
+    return [{**doc, "row": number} for number, doc in enumerate(benchmark_rows("mlvu"))][:count]
 
 
 def test_each_request_is_an_episode_with_its_calls(paravt: Callable[..., Any], tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from lmms_tasks.benchmarks import (
 from lmms_tasks.items import Item
 from lmms_tasks.metrics import numbered
 from paravt_infer.errors import SettingsError
-from paravt_training.world.seven import SPLITS, rows
+from paravt_training.world.benchmark_fixture import BENCHMARK_SPLITS, benchmark_rows
 
 ROOTS = Roots(given={"": Path("/videos")})
 TASKS = list(BENCHMARKS)
@@ -131,7 +131,7 @@ def test_the_question_and_its_options_are_apart(
 @pytest.mark.parametrize("task", TASKS)
 def test_every_generated_row_is_an_item_with_the_right_gold(task: str) -> None:
     benchmark = BENCHMARKS[task]
-    for doc in rows(benchmark.folder):
+    for doc in benchmark_rows(benchmark.folder):
         found = benchmark.item(doc, ROOTS)
         right = found.question.options.get(found.gold)
         if benchmark.folder == "videomme":
@@ -146,7 +146,7 @@ def test_every_generated_row_is_an_item_with_the_right_gold(task: str) -> None:
             assert found.gold == doc["answer"] and right
         assert set(found.groups) == set(benchmark.groups)
         assert "(A)" not in found.question.text
-        assert benchmark.split == SPLITS[benchmark.folder]
+        assert benchmark.split == BENCHMARK_SPLITS[benchmark.folder]
 
 
 @pytest.mark.parametrize(("answer", "gold"), [("B", "B"), ("a cup", "B"), ("(C)", "C"), ("c", "C")])
@@ -312,7 +312,7 @@ def test_a_flag_for_videos_that_names_no_folder_is_told_its_forms(flag: str) -> 
 
 
 def test_missing_videos_are_counted_and_listed_each_once(tmp_path: Path) -> None:
-    docs = list(rows("mmvu"))
+    docs = list(benchmark_rows("mmvu"))
     there = tmp_path / "mmvu" / "Art" / "world-2.mp4"
     there.parent.mkdir(parents=True)
     there.touch()

@@ -12,7 +12,7 @@ import pytest
 from lmms_tasks.benchmarks import ALL_VIDEOS, BENCHMARKS
 from lmms_tasks.fixture import rows_file, write_tasks
 from paravt_infer.errors import SettingsError
-from paravt_training.world.seven import rows, write_seven
+from paravt_training.world.benchmark_fixture import benchmark_rows, write_benchmarks
 
 for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):  # before lmms-eval is imported
     os.environ.setdefault(name, "1")
@@ -20,7 +20,7 @@ for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):  # before lmms-eval is im
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_seven(tmp_path_factory.mktemp("seven"))
+    return write_benchmarks(tmp_path_factory.mktemp("seven"))
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +66,7 @@ def test_the_real_task_files_load_over_the_generated_rows(folder: Path) -> None:
     assert set(loaded) == set(BENCHMARKS)
     for name, task in loaded.items():
         docs = task.dataset[BENCHMARKS[name].split]
-        expected = list(rows(BENCHMARKS[name].folder))
+        expected = list(benchmark_rows(BENCHMARKS[name].folder))
         assert [{key: doc[key] for key in expected[0]} for doc in docs] == expected
         assert all(Path(BENCHMARKS[name].item(doc).question.video).is_file() for doc in docs)
         assert task.config.generation_kwargs["until"] == []
@@ -75,7 +75,7 @@ def test_the_real_task_files_load_over_the_generated_rows(folder: Path) -> None:
 @pytest.mark.parametrize("said", ["B", "<think>A?</think><answer>(b)</answer>"])
 def test_a_constant_answer_scores_as_counted_by_hand(folder: Path, said: str) -> None:
     found = evaluate(folder, "paravt_mlvu", said)
-    docs = list(rows("mlvu"))
+    docs = list(benchmark_rows("mlvu"))
     right: dict[str, list[bool]] = {}
     for doc in docs:
         right.setdefault(doc["task_type"], []).append(doc["answer"] == "B")
@@ -89,7 +89,7 @@ def test_a_constant_answer_scores_as_counted_by_hand(folder: Path, said: str) ->
 
 def test_spans_are_averaged_over_rows_that_are_there_twice(folder: Path) -> None:
     found = evaluate(folder, "paravt_charades_sta", "[5.0, 9.0]")
-    spans = [tuple(doc["timestamp"]) for doc in rows("charades_sta")]
+    spans = [tuple(doc["timestamp"]) for doc in benchmark_rows("charades_sta")]
     assert len(spans) == 16 and spans[-1] == spans[-2]
     shared = [max(0.0, min(9.0, end) - max(5.0, start)) for start, end in spans]
     ious = [both / (4.0 + end - start - both) for both, (start, end) in zip(shared, spans, strict=True)]

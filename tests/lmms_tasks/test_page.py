@@ -17,7 +17,7 @@ from lmms_tasks.compare import compare
 from lmms_tasks.items import EvalResult
 from lmms_tasks.page import Axis, picked_times, write_page
 from paravt_infer.questions import Question
-from paravt_training.world.numbered import read_number
+from paravt_training.world.numbered_video import read_number
 from tests.fixtures.arms import Exact, looked, row
 
 NASTY = "</script><script>alert(1)</script> & <b>\x00\x1b[31m ]]> {{ 7 * 7 }} é 中"

@@ -14,7 +14,7 @@ from lmms_tasks.scoring.scorers import get_scorer
 from lmms_tasks.scoring.summary import summarise
 from paravt_infer.questions import Question
 from paravt_infer.rollout import Rollout
-from paravt_training.world.seven import rows
+from paravt_training.world.benchmark_fixture import benchmark_rows
 
 UPSTREAM = "[LMMS_EVAL_REQUEST_FAILED after 5 retries] Connection error. Details: D"
 COLOURS = {"A": "red", "B": "green", "C": "blue", "D": "none of them"}
@@ -156,7 +156,7 @@ def test_a_span_before_the_last_line_is_read_where_that_names_none() -> None:
 
 
 def test_longvideobench_is_broken_down_by_duration_group() -> None:
-    docs = [doc for doc in rows("longvideobench") if doc["duration_group"] != 15]
+    docs = [doc for doc in benchmark_rows("longvideobench") if doc["duration_group"] != 15]
     found = figures("paravt_longvideobench", *((doc, "ABCDE"[doc["correct_choice"]]) for doc in docs))
     assert {name for name in found if name.startswith("accuracy_")} == {"accuracy_60", "accuracy_600"}
     assert set(found.values()) == {100, 0}
@@ -166,7 +166,7 @@ def test_longvideobench_is_broken_down_by_duration_group() -> None:
 def test_the_gold_is_right_and_the_figures_are_those_of_the_summary(task: str) -> None:
     benchmark = BENCHMARKS[task]
     target = getattr(metrics, f"{task}__doc_to_target")
-    docs = list(rows(benchmark.folder))
+    docs = list(benchmark_rows(benchmark.folder))
     answered = [(doc, target(doc) if number % 3 else "no idea") for number, doc in enumerate(docs)]
     found = figures(task, *answered)
     told = [getattr(metrics, f"{task}__process_results")(doc, [said])["failed"]["row"] for doc, said in answered]
@@ -181,7 +181,7 @@ def test_the_gold_is_right_and_the_figures_are_those_of_the_summary(task: str) -
 
 @pytest.mark.parametrize("task", BENCHMARKS)
 def test_a_prompt_is_the_question_alone(task: str) -> None:
-    for doc in rows(BENCHMARKS[task].folder):
+    for doc in benchmark_rows(BENCHMARKS[task].folder):
         question = BENCHMARKS[task].item(doc).question
         text = getattr(metrics, f"{task}__doc_to_text")(doc)
         form = ["Give the time span as [start, end] in seconds."] if question.kind == "grounding" else []

@@ -14,10 +14,9 @@ from safetensors.torch import load_file
 from paravt_infer.errors import SettingsError
 from paravt_infer.model import load_model_files, load_pretrained
 from paravt_training.loop.export import export_run
-from paravt_training.recipe import Phase, load_recipe
+from paravt_training.recipe import Phase, TraceMix, load_recipe
 from paravt_training.sft import rate_at, train
 from paravt_training.world.build import build
-from paravt_training.world.stream import Mix
 from tests.fixtures.processes import run, run_killed, run_processes
 from tests.fixtures.sft_run import command, metrics, write_recipe
 
@@ -115,7 +114,7 @@ def test_a_run_measures_what_is_held_out_and_learns(start: Path, tmp_path: Path)
 
 
 def test_a_run_on_files_says_what_it_leaves_out(start: Path, tmp_path: Path) -> None:
-    build(tmp_path, "train", 2, 4, mix=Mix(overview=0, reasoning=0, direct=0))
+    build(tmp_path, "train", 2, 4, mix=TraceMix(overview=0, reasoning=0, direct=0))
     gone = [
         {"role": "user", "content": [{"type": "video", "video": "gone.mp4"}]},
         {"role": "assistant", "content": "a"},

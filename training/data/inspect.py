@@ -1,4 +1,4 @@
-"""What a set of rows holds: counts by source and question, calls a turn, lengths, missing videos, bad rows."""
+"""Statistics of rows: counts by source and question type, calls per turn, lengths, missing videos, invalid rows."""
 
 from array import array
 from collections import Counter
@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from paravt_infer.protocols import get_protocol
-from paravt_training.data.rows import BadRow, ConversationRow, text_of
-from paravt_training.data.videos import Folders, prefix_of
+from paravt_training.data.rows import ConversationRow, InvalidRow, message_text
+from paravt_training.data.videos import VideoFolders, video_prefix
 
 
 def _numbers() -> "array[int]":
@@ -18,8 +18,8 @@ def _numbers() -> "array[int]":
 
 
 @dataclass(kw_only=True, slots=True)
-class Counts:
-    """Grows by a few numbers a row, whatever the rows' sizes."""
+class RowStatistics:
+    """Grows by a few numbers per row, whatever the size of the rows."""
 
     rows: int = 0
     """Those that can be read."""
@@ -30,23 +30,23 @@ class Counts:
     sources: Counter[str] = field(default_factory=Counter)
     question_types: Counter[str] = field(default_factory=Counter)
     calls_a_turn: Counter[int] = field(default_factory=Counter)
-    """How many of the assistant's turns have so many calls; 0 for answers."""
+    """Number of calls to assistant turns with that many; 0 for answers."""
     turns: Counter[int] = field(default_factory=Counter)
-    """How many rows have so many of the assistant's turns."""
+    """Number of assistant turns to rows with that many."""
     videos: Counter[str] = field(default_factory=Counter)
     """Videos that rows name, by prefix."""
     missing_videos: Counter[str] = field(default_factory=Counter)
-    """Of those, the ones that are not there."""
+    """Of those, the ones that do not exist."""
     first_missing: dict[str, str] = field(default_factory=dict)
-    """By prefix, where the first of them was looked for."""
+    """By prefix, the expected path of the first missing one."""
     answer_words: "array[int]" = field(default_factory=_numbers)
     characters: "array[int]" = field(default_factory=_numbers)
     """Of all messages of a row."""
     tokens: "array[int]" = field(default_factory=_numbers)
-    """Of the same texts, frames and the chat template's own words not counted; empty where no model was named."""
+    """Of the same texts, without frames and the chat template; empty where no tokenizer was given."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain JSON values: counters by falling count, lengths as quantiles."""
+        """JSON values: counters in descending order, lengths as quantiles."""
         counters = ("bad_rows", "sources", "question_types", "calls_a_turn", "turns", "videos", "missing_videos")
         lengths = ("answer_words", "characters", *(["tokens"] if self.tokens else []))
         return {
@@ -58,55 +58,54 @@ class Counts:
         }
 
 
-def counted(
-    rows: Iterable[ConversationRow | BadRow],
-    counts: Counts,
+def inspect_rows(
+    rows: Iterable[ConversationRow | InvalidRow],
+    statistics: RowStatistics,
     *,
-    folders: Folders,
+    folders: VideoFolders,
     tokens: Callable[[str], int] | None = None,
-) -> Iterator[ConversationRow | BadRow]:
-    """The rows as they are; `counts` grows as they pass.
+) -> Iterator[ConversationRow | InvalidRow]:
+    """The rows, unchanged; `statistics` is updated along the way.
 
     Args:
-        folders: where videos are looked for.
-        tokens: how many tokens a text has.
+        folders: where videos are expected.
+        tokens: counts the tokens of a text.
     """
     protocol = get_protocol("paravt")
     for row in rows:
-        if isinstance(row, BadRow):
-            counts.bad_rows[row.fault] += 1
+        if isinstance(row, InvalidRow):
+            statistics.bad_rows[row.fault] += 1
             yield row
             continue
-        counts.rows += 1
-        counts.sources[row.source] += 1
-        counts.question_types[str(row.info.get("question_type") or "(none)")] += 1
-        texts = [text_of(message) for message in row.messages]
-        said = [text for text, message in zip(texts, row.messages, strict=True) if message["role"] == "assistant"]
-        calls = [len(protocol.parse_calls(text)) for text in said]
-        counts.calls_a_turn.update(calls)
-        counts.turns[len(said)] += 1
-        counts.with_calls += any(calls)
-        counts.answer_words.append(len(row.answer.split()))
-        counts.characters.append(sum(map(len, texts)))
+        statistics.rows += 1
+        statistics.sources[row.source] += 1
+        statistics.question_types[str(row.info.get("question_type") or "(none)")] += 1
+        texts = list(map(message_text, row.messages))
+        turns = [text for text, message in zip(texts, row.messages, strict=True) if message["role"] == "assistant"]
+        calls = [len(protocol.parse_calls(text)) for text in turns]
+        statistics.calls_a_turn.update(calls)
+        statistics.turns[len(turns)] += 1
+        statistics.with_calls += any(calls)
+        statistics.answer_words.append(len(row.answer.split()))
+        statistics.characters.append(sum(map(len, texts)))
         if tokens is not None:
-            counts.tokens.append(sum(map(tokens, texts)))
+            statistics.tokens.append(sum(map(tokens, texts)))
         for video in row.videos:
-            prefix, place = prefix_of(video), folders.find(video, row.file)
-            counts.videos[prefix] += 1
-            if not place.exists():
-                counts.missing_videos[prefix] += 1
-                counts.first_missing.setdefault(prefix, str(place))
+            prefix, path = video_prefix(video), folders.resolve(video, row.file)
+            statistics.videos[prefix] += 1
+            if not path.exists():
+                statistics.missing_videos[prefix] += 1
+                statistics.first_missing.setdefault(prefix, str(path))
         yield row
 
 
 def quantiles(numbers: "array[int]") -> dict[str, float]:
-    """Least, median, mean, 95th percentile and most; all 0 where there are none.
+    """Minimum, median, mean, 95th percentile and maximum; all 0 where there are no numbers.
 
     >>> quantiles(array("Q", [1, 2, 3, 10]))
     {'least': 1.0, 'median': 2.5, 'mean': 4.0, 'p95': 8.95, 'most': 10.0}
     """
     values = np.frombuffer(numbers, np.uint64) if len(numbers) else np.zeros(1, np.uint64)
     measured = (values.min(), np.median(values), values.mean(), np.percentile(values, 95), values.max())
-    return dict(
-        zip(("least", "median", "mean", "p95", "most"), (round(float(one), 2) for one in measured), strict=True)
-    )
+    keys = ("least", "median", "mean", "p95", "most")
+    return {key: round(float(value), 2) for key, value in zip(keys, measured, strict=True)}

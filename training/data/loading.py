@@ -1,4 +1,4 @@
-"""Batches made ahead of the trainer, in processes of their own, in one order that depends on the step alone."""
+"""Batches prepared ahead of the trainer, in worker processes, in an order that depends on the step alone."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from paravt_training.recipe import SftRecipe
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Portion:
+class StepBatch:
     """What one process learns in one step."""
 
     step: int
@@ -24,18 +24,18 @@ class Portion:
     after: int
     """The number of the first conversation of the next step, over all processes."""
     dropped: tuple[str, ...] = ()
-    """Why conversations are missing, one line each."""
+    """Why conversations were left out, one line each."""
 
 
-class _Portions(Dataset[Portion]):  # type: ignore[misc]
-    """Portion `(step, first)` of this process: made from the numbers alone."""
+class _StepBatches(Dataset[StepBatch]):  # type: ignore[misc]
+    """The batch of this process for (step, first conversation)."""
 
     def __init__(self, recipe: SftRecipe, source: ConversationSource, encoder: Encoder, rank: int, world: int):
         self.recipe, self.source, self.encoder = recipe, source, encoder
         self.rank, self.world = rank, world
 
-    def __getitem__(self, place: tuple[int, int]) -> Portion:
-        step, first = place
+    def __getitem__(self, index: tuple[int, int]) -> StepBatch:
+        step, first = index
         phase, _ = self.recipe.phase_at(step)
         batch = self.recipe.batch_at(step)
         samples: list[EncodedSample] = []
@@ -47,15 +47,15 @@ class _Portions(Dataset[Portion]):  # type: ignore[misc]
                 dropped.append(str(error))
                 continue
             if len(sample) > self.recipe.row_tokens:
-                name = f"conversation {number}"
-                dropped.append(f"{name}: {len(sample)} tokens do not fit into row_tokens {self.recipe.row_tokens}")
+                limit = self.recipe.row_tokens
+                dropped.append(f"conversation {number}: {len(sample)} tokens do not fit into row_tokens {limit}")
                 continue
             samples.append(sample)
         rows = pack(samples, self.recipe.row_tokens)
-        return Portion(step=step, rows=rows, samples=len(samples), after=first + batch, dropped=tuple(dropped))
+        return StepBatch(step=step, rows=rows, samples=len(samples), after=first + batch, dropped=tuple(dropped))
 
 
-def portions(
+def step_batches(
     recipe: SftRecipe,
     source: ConversationSource,
     encoder: Encoder,
@@ -64,25 +64,26 @@ def portions(
     first: int,
     rank: int = 0,
     world: int = 1,
-) -> Iterator[Portion]:
-    """This process's part of each step's data, from step `step` on.
+) -> Iterator[StepBatch]:
+    """This process's batches, from step `step` on.
 
     Args:
         first: the number of the conversation that step `step` begins with.
+        rank: of this process, out of `world`.
     """
-    places = []
+    indices = []
     for later in range(step, recipe.steps):
-        places.append((later, first))
+        indices.append((later, first))
         first += recipe.batch_at(later)
     options: dict[str, Any] = {}
     if recipe.loaders:
         options = {"prefetch_factor": 4, "multiprocessing_context": "fork"}
-    loader: DataLoader[Portion] = DataLoader(
-        _Portions(recipe, source, encoder, rank, world),
-        sampler=places,  # type: ignore[arg-type]
+    loader: DataLoader[StepBatch] = DataLoader(
+        _StepBatches(recipe, source, encoder, rank, world),
+        sampler=indices,  # type: ignore[arg-type]
         batch_size=None,
         num_workers=recipe.loaders,
-        generator=torch.Generator(),  # the loader draws from its own, not from the run's random state
+        generator=torch.Generator(),  # the loader must not draw from the run's random state
         **options,
     )
     return iter(loader)

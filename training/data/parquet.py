@@ -1,11 +1,10 @@
-"""Conversations from Parquet files in the paper's layout, videos decoded as the engine does.
+"""Conversations from Parquet files in the paper's layout, with videos decoded as the engine does.
 
-Rows are read by `paravt_training.data.rows`, in any order: each number names a row, so that a run can go on anywhere.
+Rows are parsed by `rows.py` and looked up by number, so that a run can resume anywhere.
 """
 
 import asyncio
 from bisect import bisect_right
-from collections import OrderedDict
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
@@ -14,126 +13,122 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from cachetools import LRUCache
 from PIL import Image
 
 from paravt_infer.chat import Message
-from paravt_infer.errors import SettingsError, VideoError
+from paravt_infer.errors import SettingsError, VideoError, first_line
 from paravt_infer.protocols import PROTOCOLS, get_protocol
 from paravt_infer.video.pool import DecodePool
 from paravt_infer.video.sampling import FrameSizing, sample_times
 from paravt_infer.video.store import VideoStore
 from paravt_infer.video.types import Frame
 from paravt_training.data.rows import (
-    BadRow,
+    COLUMNS,
     ConversationRow,
+    InvalidRow,
     JsonMessage,
-    find_files,
-    first_line,
+    expand_globs,
     open_parquet,
     parse_row,
     row_values,
 )
-from paravt_training.data.videos import Folders
+from paravt_training.data.videos import VideoFolders
 from paravt_training.model.encode import Conversation
 from paravt_training.recipe import ParquetData, TraceMix
 
-_COLUMNS = ("messages", "prompt", "videos", "extra_info")
-POOL = 8
-"""ConversationRow groups whose rows are shuffled among each other, and the most that are in memory."""
+SHUFFLE_GROUPS = 8
+"""Row groups whose rows are shuffled together, and the maximum number in memory."""
 
 
 class ParquetSource:
-    """Rows of all files, each once an epoch, in an order that the seed and the epoch decide.
+    """Rows of all files, each once per epoch, in an order that depends on the seed and the epoch.
 
-    Row groups are visited in a random order, `POOL` of them at a time, whose rows are mixed: so memory does not
-    grow with the files.
+    Row groups are visited in random order, and the rows of `SHUFFLE_GROUPS` of them are shuffled together: memory does
+    not grow with the files.
 
     Args:
-        multiple: frames' sides are multiples of so many pixels.
+        multiple: of which the sides of frames are multiples, in pixels.
 
     Raises:
-        SettingsError: no such file, or not one of conversations.
+        SettingsError: a file does not exist or does not contain conversations.
     """
 
     def __init__(self, data: ParquetData, multiple: int):
         self.data = data
         self.sizing = FrameSizing(multiple=multiple, min_pixels=data.min_pixels, max_pixels=data.max_pixels)
-        self.folders = Folders(
+        self.folders = VideoFolders(
             root=Path(data.videos) if data.videos else None,
             by_prefix={prefix: Path(folder) for prefix, folder in data.prefixes.items()},
         )
         self.groups: list[tuple[Path, int, int]] = [
-            group for path in find_files(data.files, "recipe data.files") for group in _groups(path)
+            group for path in expand_globs(data.files, "recipe data.files") for group in _row_groups(path)
         ]
-        """Files, numbers of row groups in them, and their numbers of rows."""
+        """Of each row group: its file, its index in the file, and its number of rows."""
         self.rows = sum(rows for *_, rows in self.groups)
         if not self.rows:
-            raise SettingsError(f"recipe data.files: {', '.join(data.files)} hold no rows")
-        self._held: OrderedDict[int, list[dict[str, Any] | None]] = OrderedDict()
+            raise SettingsError(f"recipe data.files: {', '.join(data.files)} have no rows")
+        self.cache: LRUCache[int, list[dict[str, Any] | None]] = LRUCache(SHUFFLE_GROUPS)
+        """The values of the row groups read last."""
         self._decoding: tuple[asyncio.AbstractEventLoop, VideoStore] | None = None
 
     def conversation(self, number: int, mix: TraceMix) -> Conversation:
-        """Conversation `number` of an endless row of epochs; `mix` is of no account.
+        """Conversation `number` of an endless sequence of epochs; `mix` is ignored.
 
         Raises:
-            SettingsError: the row is not a conversation; names file and row.
+            SettingsError: the row is not a conversation; the message names file and row.
             VideoError: its video cannot be read.
         """
         row = self.row(number)
-        if isinstance(row, BadRow):
+        if isinstance(row, InvalidRow):
             raise SettingsError(str(row))
-        return self._read(row)
+        return self._conversation(row)
 
-    def row(self, number: int) -> ConversationRow | BadRow:
-        """The row that number `number` of the endless row of epochs is."""
-        group, place = self._place(number)
-        return parse_row(self._group(group)[place], self.groups[group][0], self._first_row(group) + place + 1)
+    def row(self, number: int) -> ConversationRow | InvalidRow:
+        """Row `number` of an endless sequence of epochs."""
+        group, index = self._locate(number)
+        return parse_row(self._group(group)[index], self.groups[group][0], self._first_row(group) + index + 1)
 
-    def _place(self, number: int) -> tuple[int, int]:
-        """The group and the row in it of conversation `number`."""
+    def _locate(self, number: int) -> tuple[int, int]:
+        """The row group of row `number`, and its index in it."""
         epoch, number = divmod(number, self.rows)
         order, ends = _order(self.data.seed, epoch, tuple(rows for *_, rows in self.groups))
         chunk = bisect_right(ends, number)
-        groups = order[chunk * POOL : (chunk + 1) * POOL]
+        groups = order[chunk * SHUFFLE_GROUPS : (chunk + 1) * SHUFFLE_GROUPS]
         sizes = [self.groups[group][2] for group in groups]
         before = ends[chunk - 1] if chunk else 0
         row = int(_shuffled(self.data.seed, epoch, chunk, sum(sizes))[number - before])
-        for group, size in zip(groups, sizes, strict=True):
-            if row < size:
-                return group, row
-            row -= size
-        raise AssertionError("unreachable")
+        group_ends = list(accumulate(sizes))
+        position = bisect_right(group_ends, row)
+        return groups[position], row - (group_ends[position] - sizes[position])
 
     def _first_row(self, group: int) -> int:
-        """The number in its file of a group's first row."""
-        path, inside, _ = self.groups[group]
-        return sum(rows for other, number, rows in self.groups if other == path and number < inside)
+        """The index in its file of a row group's first row."""
+        path, index, _ = self.groups[group]
+        return sum(rows for other, number, rows in self.groups if other == path and number < index)
 
     def _group(self, group: int) -> list[dict[str, Any] | None]:
-        if group not in self._held:
-            path, inside, _ = self.groups[group]
+        if group not in self.cache:
+            path, index, _ = self.groups[group]
             try:
                 with pq.ParquetFile(path) as file:
-                    columns = [name for name in _COLUMNS if name in file.schema_arrow.names]
-                    batches = file.read_row_group(inside, columns=columns).to_batches()
+                    columns = [name for name in COLUMNS if name in file.schema_arrow.names]
+                    batches = file.read_row_group(index, columns=columns).to_batches()
             except (pa.ArrowException, OSError) as error:
-                told = f"damaged in row group {inside} ({first_line(error)}); get it again"
-                raise SettingsError(f"{path}: {told}") from None
-            self._held[group] = [values for batch in batches for values in row_values(batch)]
-        self._held.move_to_end(group)
-        while len(self._held) > POOL:
-            self._held.popitem(last=False)
-        return self._held[group]
+                fault = f"damaged in row group {index} ({first_line(error)}); copy it again"
+                raise SettingsError(f"{path}: {fault}") from None
+            self.cache[group] = [values for batch in batches for values in row_values(batch)]
+        return self.cache[group]
 
-    def _read(self, row: ConversationRow) -> Conversation:
-        messages = [Message(role=one["role"], parts=self._parts(one, row.file)) for one in row.messages]
+    def _conversation(self, row: ConversationRow) -> Conversation:
+        messages = [Message(role=message["role"], parts=self._parts(message, row.file)) for message in row.messages]
         where = f"{row.file}, row {row.number}"
         if not any(message.role == "assistant" and message.text for message in messages):
-            raise SettingsError(f"{where}: no_answer: holds no word of the assistant's")
+            raise SettingsError(f"{where}: no_answer: it has no assistant message")
         protocol = row.info.get("protocol")
         return Conversation(
             messages=messages,
-            stopped=frozenset(number for number, one in enumerate(row.messages) if one.get("stopped")),
+            stopped=frozenset(index for index, message in enumerate(row.messages) if message.get("stopped")),
             tools=get_protocol(protocol).tools() if protocol in PROTOCOLS else None,
             kind=str(row.info.get("form") or ""),
             name=where,
@@ -146,23 +141,23 @@ class ParquetSource:
             if part["type"] == "text":
                 parts.append(part["text"])
             elif part["type"] == "image":
-                parts.append(self._picture(self.folders.find(part["image"], file)))
+                parts.append(self._image(self.folders.resolve(part["image"], file)))
             else:
-                for frame in self._frames(part, self.folders.find(part["video"], file)):
+                for frame in self._frames(part, self.folders.resolve(part["video"], file)):
                     parts += [f"<{frame.time:.1f} seconds>", frame]
         return parts
 
-    def _picture(self, path: Path) -> Frame:
+    def _image(self, path: Path) -> Frame:
         try:
             with Image.open(path) as image:
-                fitted = image.convert("RGB").resize(self.sizing.fit(*image.size), Image.Resampling.BICUBIC)
+                resized = image.convert("RGB").resize(self.sizing.fit(*image.size), Image.Resampling.BICUBIC)
         except OSError as error:
-            raise VideoError(f"{path}: the picture cannot be read ({error.strerror or 'not a picture'})") from None
-        return Frame(0.0, np.array(fitted))
+            raise VideoError(f"{path}: cannot read the image ({error.strerror or 'not an image'})") from None
+        return Frame(0.0, np.array(resized))
 
     def _frames(self, part: dict[str, Any], path: Path) -> list[Frame]:
-        """The frames of a video part: at so many a second, thinned to its limit."""
-        if self._decoding is None:  # here, and not before: each loading process has its own
+        """The frames of a video part, sampled at the recipe's rate up to the part's limit."""
+        if self._decoding is None:  # not earlier: each loader process needs its own
             self._decoding = (asyncio.new_event_loop(), VideoStore(DecodePool(workers=1)))
         loop, store = self._decoding
 
@@ -175,17 +170,17 @@ class ParquetSource:
         return loop.run_until_complete(decoded())
 
 
-def _groups(path: Path) -> list[tuple[Path, int, int]]:
+def _row_groups(path: Path) -> list[tuple[Path, int, int]]:
     with open_parquet(path) as file:
-        return [(path, number, file.metadata.row_group(number).num_rows) for number in range(file.num_row_groups)]
+        return [(path, index, file.metadata.row_group(index).num_rows) for index in range(file.num_row_groups)]
 
 
 @lru_cache(maxsize=4)
 def _order(seed: int, epoch: int, sizes: tuple[int, ...]) -> tuple[list[int], list[int]]:
-    """An epoch's order of row groups, and where each pool of them ends, in rows."""
+    """An epoch's order of row groups, and the row at which each chunk of `SHUFFLE_GROUPS` ends."""
     order = [int(group) for group in np.random.default_rng([seed, epoch]).permutation(len(sizes))]
-    pools = (order[first : first + POOL] for first in range(0, len(order), POOL))
-    return order, list(accumulate(sum(sizes[group] for group in pool) for pool in pools))
+    chunks = (order[first : first + SHUFFLE_GROUPS] for first in range(0, len(order), SHUFFLE_GROUPS))
+    return order, list(accumulate(sum(sizes[group] for group in chunk) for chunk in chunks))
 
 
 @lru_cache(maxsize=4)

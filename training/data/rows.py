@@ -1,8 +1,8 @@
 """Rows of conversations from Parquet files (paper, appendix "Format and Storage"), read one at a time.
 
-The layout: `messages`, a JSON string of [{role, content}]; `videos`, paths; `extra_info`, the right answer and the
-type of question. Read are this project's files and the public ParaVT-Parquet ones, whose parts are named otherwise,
-whose RL rows have `prompt` with `<video>` in place of `messages`, and whose `extra_info` is a struct or a JSON string.
+The layout: `messages`, a JSON string of [{role, content}]; `videos`, paths; `extra_info`, the correct answer and the
+question type. Besides this project's files, the public ParaVT-Parquet files are read: their message parts have other
+names, their RL rows have `prompt` with `<video>` in place of `messages`, and their `extra_info` is a struct or JSON.
 """
 
 import json
@@ -19,20 +19,20 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from paravt_infer.answers import extract_answer
-from paravt_infer.errors import SettingsError
+from paravt_infer.errors import SettingsError, first_line
 
 JsonMessage = dict[str, Any]
-"""`role`, and `content`: a text, or a list of {"type": "text", "text"}, {"type": "video", "video", and perhaps
-"start", "end", "frames"} and {"type": "image", "image"}. `"stopped": true` marks a turn that was cut at its end."""
+"""`role`, and `content`: a text, or a list of {"type": "text", "text"}, {"type": "video", "video"}, perhaps with
+"start", "end" and "frames", and {"type": "image", "image"}. `"stopped": true` marks a turn cut at its end."""
 
-ROWS_AT_ONCE = 256
-"""Rows in memory at once, and in a row group of what is written."""
+ROW_GROUP = 256
+"""Rows in memory at once, and per row group of files written."""
 KINDS = {"mcq": "choice", "choice": "choice", "tvg": "grounding", "grounding": "grounding"}
-"""Types of questions, here and in the public files, whose answer is no free text."""
+"""Question types, here and in the public files, whose answer is not free text."""
 
 
-class RowFault(Exception):
-    """What is wrong with a row: a name to count it by, and a line about it."""
+class RowError(Exception):
+    """What is wrong with a row: a name to count it by, and details."""
 
     def __init__(self, fault: str, detail: str):
         super().__init__(f"{fault}: {detail}")
@@ -40,17 +40,15 @@ class RowFault(Exception):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class BadRow:
+class InvalidRow:
     """A row that cannot be used."""
 
     file: Path
-    """Where it stands."""
     number: int
-    """Its place in that file, from 1."""
+    """Its position in the file, from 1."""
     fault: str
-    """What is wrong, by name, such as `bad_json`."""
+    """A name such as `bad_json`."""
     detail: str
-    """A line about it."""
 
     def __str__(self) -> str:
         return f"{self.file}, row {self.number}: {self.fault}: {self.detail}"
@@ -61,244 +59,236 @@ class ConversationRow:
     """One conversation."""
 
     messages: list[JsonMessage]
-    """From the system prompt on; without an assistant's where it is a question to train on with rewards."""
+    """From the system prompt on; without assistant messages where it is a prompt for RL."""
     videos: list[str]
-    """Paths as they stand in the file."""
+    """Paths as written in the file."""
     info: dict[str, Any] = field(default_factory=dict)
-    """`extra_info`, and the row's other plain columns."""
+    """`extra_info`, and the row's other scalar columns."""
     file: Path = Path()
-    """Where it stands."""
     number: int = 0
-    """Its place in that file, from 1."""
+    """Its position in the file, from 1."""
 
     @property
     def source(self) -> str:
-        """The data set it is from: `source` or `data_source`, else its file's name."""
+        """Its data set: `source` or `data_source`, else the name of its file."""
         return str(self.info.get("source") or self.info.get("data_source") or self.file.stem)
 
     @property
     def answer(self) -> str:
-        """The right answer; else what the assistant says last; empty where there is none."""
+        """The correct answer; else the answer of the last assistant message; empty where there is none."""
         if self.info.get("answer") is not None:
             return str(self.info["answer"])
-        said = [message for message in self.messages if message["role"] == "assistant"]
-        reading = extract_answer(text_of(said[-1])) if said else None
-        return reading.text if reading else ""
+        turns = [message for message in self.messages if message["role"] == "assistant"]
+        answer = extract_answer(message_text(turns[-1])) if turns else None
+        return answer.text if answer else ""
 
     @property
     def kind(self) -> str:
         """`choice`, `open` or `grounding`."""
-        named = self.info.get("kind") or ("choice" if self.info.get("options") else self.info.get("question_type"))
-        return KINDS.get(str(named), "open")
+        kind = self.info.get("kind") or ("choice" if self.info.get("options") else self.info.get("question_type"))
+        return KINDS.get(str(kind), "open")
 
-    def bad(self, fault: RowFault) -> BadRow:
-        return BadRow(file=self.file, number=self.number, fault=fault.fault, detail=fault.detail)
+    def invalid(self, error: RowError) -> InvalidRow:
+        return InvalidRow(file=self.file, number=self.number, fault=error.fault, detail=error.detail)
 
 
-def text_of(message: JsonMessage) -> str:
-    """A message's words."""
+def message_text(message: JsonMessage) -> str:
+    """The text parts of a message, joined."""
     content = message["content"]
     return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
 
 
-def media_of(message: JsonMessage) -> list[dict[str, Any]]:
-    """A message's videos and images, as its parts."""
+def message_media(message: JsonMessage) -> list[dict[str, Any]]:
+    """The video and image parts of a message."""
     content = message["content"]
     return [] if isinstance(content, str) else [part for part in content if part["type"] != "text"]
 
 
-def read_rows(file: Path, chosen: NDArray[np.bool_] | None = None) -> Iterator[ConversationRow | BadRow]:
-    """A file's rows in their order, those that cannot be read as `BadRow`. Memory does not grow with the file.
+def read_rows(file: Path, chosen: NDArray[np.bool_] | None = None) -> Iterator[ConversationRow | InvalidRow]:
+    """A file's rows in order, those that cannot be read as `InvalidRow`. Memory does not grow with the file.
 
     Args:
-        chosen: which rows to read, of all.  # [rows]
+        chosen: whether to read each row; all of them by default.  # [rows]
 
     Raises:
-        SettingsError: no such file, or not one of conversations.
+        SettingsError: the file does not exist or does not contain conversations.
     """
     with open_parquet(file) as parquet:
-        kept = [one.name for one in parquet.schema_arrow if one.name in _LAYOUT or _is_plain(one.type)]
+        columns = [column.name for column in parquet.schema_arrow if column.name in COLUMNS or _is_scalar(column.type)]
         start = 0
         try:
-            for batch in parquet.iter_batches(batch_size=ROWS_AT_ONCE, columns=kept):
-                read, places = batch.num_rows, np.arange(batch.num_rows)
+            for batch in parquet.iter_batches(batch_size=ROW_GROUP, columns=columns):
+                size, indices = batch.num_rows, np.arange(batch.num_rows)
                 if chosen is not None:
-                    places = np.flatnonzero(chosen[start : start + read])
-                    batch = batch.take(pa.array(places))
-                for place, values in zip(places, row_values(batch), strict=True):
-                    yield parse_row(values, file, start + int(place) + 1)
-                start += read
+                    indices = np.flatnonzero(chosen[start : start + size])
+                    batch = batch.take(pa.array(indices))
+                for index, values in zip(indices, row_values(batch), strict=True):
+                    yield parse_row(values, file, start + int(index) + 1)
+                start += size
         except (pa.ArrowException, OSError) as error:
-            raise SettingsError(f"{file}: damaged after row {start} ({first_line(error)}); get it again") from None
+            raise SettingsError(f"{file}: damaged after row {start} ({first_line(error)}); copy it again") from None
 
 
-def find_files(patterns: Sequence[str], where: str, start: Path = Path()) -> list[Path]:
-    """The files of paths in which * and ** stand for any names, each pattern's in the order of their names.
+def expand_globs(patterns: Sequence[str], where: str, base: Path = Path()) -> list[Path]:
+    """The files that match paths with the wildcards `*` and `**`, sorted within each pattern.
 
     Args:
-        where: what named them, for the message.
-        start: what relative paths start from.
+        where: what named the patterns, for the message.
+        base: of relative paths.
 
     Raises:
-        SettingsError: there is none.
+        SettingsError: a pattern matches no file.
     """
     found: list[Path] = []
     for pattern in patterns:
-        whole = start / pattern
-        anchor = Path(whole.anchor)
-        paths = sorted(anchor.glob(str(whole.relative_to(anchor)))) if "*" in pattern else [whole]
+        full = base / pattern
+        anchor = Path(full.anchor)
+        paths = sorted(anchor.glob(str(full.relative_to(anchor)))) if "*" in pattern else [full]
         if not paths or not all(path.is_file() for path in paths):
-            raise SettingsError(f"{where}: {whole}: no such file; check the path")
+            raise SettingsError(f"{where}: {full}: no such file; check the path")
         found += paths
     return found
 
 
 def open_parquet(file: Path) -> pq.ParquetFile:
-    """A Parquet file of conversations, to be read piece by piece.
+    """A Parquet file of conversations, to be read in batches.
 
     Raises:
-        SettingsError: no such file, or not one of conversations.
+        SettingsError: the file does not exist or does not contain conversations.
     """
     if not file.is_file():
         raise SettingsError(f"{file}: no such file; check the path")
     try:
-        # Without these two a whole row group is in memory, and the public files may be one row group each.
+        # Without these two options a whole row group is in memory, and a public file may be a single one.
         parquet = pq.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False)
     except (pa.ArrowException, OSError) as error:
         raise SettingsError(f"{file}: not a Parquet file ({first_line(error)})") from None
     if not {"messages", "prompt"} & set(parquet.schema_arrow.names):
         parquet.close()
-        raise SettingsError(f"{file}: not a Parquet file of conversations (no column is called messages or prompt)")
+        raise SettingsError(f"{file}: not a Parquet file of conversations (it has no column messages or prompt)")
     return parquet
 
 
 def count_rows(file: Path) -> int:
-    """How many rows a file has, from its footer."""
+    """The number of rows in a file, from its footer."""
     with open_parquet(file) as parquet:
         return int(parquet.metadata.num_rows)
 
 
-_LAYOUT = ("messages", "prompt", "videos", "extra_info")
+COLUMNS = ("messages", "prompt", "videos", "extra_info")
+"""Of the layout; other columns are read where they are scalar."""
 
 
-def _is_plain(kind: pa.DataType) -> bool:
-    tests = (
-        pa.types.is_string,
-        pa.types.is_large_string,
-        pa.types.is_integer,
-        pa.types.is_floating,
-        pa.types.is_boolean,
-    )
+def _is_scalar(kind: pa.DataType) -> bool:
+    types = pa.types
+    tests = (types.is_string, types.is_large_string, types.is_integer, types.is_floating, types.is_boolean)
     return any(test(kind) for test in tests)
 
 
-def first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
-
-
 def row_values(batch: pa.RecordBatch) -> Iterator[dict[str, Any] | None]:
-    """Each row's columns; None for one whose bytes are no text."""
+    """The columns of each row; None for a row that is not valid UTF-8."""
     try:
         yield from batch.to_pylist()
         return
     except UnicodeDecodeError:
-        pass  # one row spoils the batch: each alone
-    for place in range(batch.num_rows):
+        pass  # one row makes the whole batch fail: convert them one by one
+    for index in range(batch.num_rows):
         try:
-            yield batch.slice(place, 1).to_pylist()[0]
+            yield batch.slice(index, 1).to_pylist()[0]
         except UnicodeDecodeError:
             yield None
 
 
-def parse_row(values: dict[str, Any] | None, file: Path, number: int) -> ConversationRow | BadRow:
-    """A row from its columns' values; None for values whose bytes are no text."""
+def parse_row(values: dict[str, Any] | None, file: Path, number: int) -> ConversationRow | InvalidRow:
+    """A row from the values of its columns; None stands for values that are not valid UTF-8."""
     try:
         if values is None:
-            raise RowFault("bad_text", "a column is not UTF-8")
+            raise RowError("bad_text", "a column is not UTF-8")
         videos = _videos(values.get("videos"))
         name = "messages" if values.get("messages") is not None else "prompt"
         messages = _messages(_json(values.get(name), name), videos)
         info = _json(values.get("extra_info") or {}, "extra_info")
         if not isinstance(info, dict):
-            raise RowFault("bad_extra_info", f"extra_info is a {type(info).__name__}, not an object")
-        others = {name: value for name, value in values.items() if name not in _LAYOUT and value is not None}
-        named = [part[part["type"]] for message in messages for part in media_of(message) if part["type"] == "video"]
+            raise RowError("bad_extra_info", f"extra_info is a {type(info).__name__}, not an object")
+        others = {name: value for name, value in values.items() if name not in COLUMNS and value is not None}
+        media = [part for message in messages for part in message_media(message)]
+        mentioned = [part["video"] for part in media if part["type"] == "video"]
         return ConversationRow(
             messages=messages,
-            videos=videos or list(dict.fromkeys(named)),
+            videos=videos or list(dict.fromkeys(mentioned)),
             info=others | {name: value for name, value in info.items() if value is not None},
             file=file,
             number=number,
         )
-    except RowFault as fault:
-        return BadRow(file=file, number=number, fault=fault.fault, detail=fault.detail)
+    except RowError as error:
+        return InvalidRow(file=file, number=number, fault=error.fault, detail=error.detail)
 
 
 def _json(value: Any, column: str) -> Any:
-    """A column's value, read where it is a JSON string."""
+    """A column's value, parsed if it is a JSON string."""
     if not isinstance(value, str):
         return value
     try:
         return json.loads(value)
     except (ValueError, RecursionError) as error:
-        raise RowFault("bad_json", f"{column} is not JSON ({first_line(error)})") from None
+        raise RowError("bad_json", f"{column} is not JSON ({first_line(error)})") from None
 
 
 def _videos(value: Any) -> list[str]:
-    """Paths, given as such or as the public files' {"video": path}."""
-    given = [value] if isinstance(value, str) else value or []
-    videos = [one.get("video") if isinstance(one, Mapping) else one for one in given]
+    """Paths, written as such or as the public files' {"video": path}."""
+    items = [value] if isinstance(value, str) else value or []
+    videos = [item.get("video") if isinstance(item, Mapping) else item for item in items]
     if not all(isinstance(video, str) and video for video in videos):
-        raise RowFault("bad_videos", "videos holds something that is not a path")
+        raise RowError("bad_videos", "videos has an item that is not a path")
     return [str(video).removeprefix("file://") for video in videos]
 
 
 def _messages(value: Any, videos: Sequence[str]) -> list[JsonMessage]:
-    """Messages in this project's words. Videos that are not named where they stand are `videos`, in their order."""
+    """Messages in this project's format. Video parts without a path take those of `videos`, in order."""
     if not isinstance(value, list) or not value:
-        raise RowFault("no_messages", "the row holds no list of messages")
-    waiting = iter(videos)
+        raise RowError("no_messages", "the row has no list of messages")
+    unused = iter(videos)
     messages = []
-    for number, one in enumerate(value, 1):
-        content = one.get("content") if isinstance(one, dict) else None
-        if not isinstance(one, dict) or not isinstance(one.get("role"), str):
-            raise RowFault("bad_message", f"message {number} has no role")
-        if isinstance(content, str) and videos and one["role"] == "user" and "<video>" in content:
+    for number, message in enumerate(value, 1):
+        content = message.get("content") if isinstance(message, dict) else None
+        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+            raise RowError("bad_message", f"message {number} has no role")
+        if isinstance(content, str) and videos and message["role"] == "user" and "<video>" in content:
             content = [piece if piece != "<video>" else {"type": "video"} for piece in re.split("(<video>)", content)]
-        if not isinstance(content, (str, list)) and not (content is None and one.get("tool_calls")):
-            raise RowFault("bad_message", f"message {number} has no content")
-        parts = [_part(part, number, waiting) for part in ([content] if isinstance(content, str) else content or [])]
-        parts += [_part(_call_text(call, number), number, waiting) for call in one.get("tool_calls") or []]
+        if not isinstance(content, (str, list)) and not (content is None and message.get("tool_calls")):
+            raise RowError("bad_message", f"message {number} has no content")
+        parts = [_part(part, number, unused) for part in ([content] if isinstance(content, str) else content or [])]
+        parts += [_part(_call_text(call, number), number, unused) for call in message.get("tool_calls") or []]
         parts = [part for part in parts if part.get("text") != ""]
         plain = all(part["type"] == "text" for part in parts)
-        others = {key: kept for key, kept in one.items() if key not in ("content", "tool_calls") and kept is not None}
+        others = {k: v for k, v in message.items() if k not in ("content", "tool_calls") and v is not None}
         messages.append({**others, "content": "".join(part["text"] for part in parts) if plain else parts})
     return messages
 
 
-def _part(part: Any, number: int, waiting: Iterator[str]) -> dict[str, Any]:
-    fault = partial(RowFault, "bad_part")
+def _part(part: Any, number: int, unused: Iterator[str]) -> dict[str, Any]:
+    error = partial(RowError, "bad_part")
     if isinstance(part, str):
         return {"type": "text", "text": part}
     if not isinstance(part, dict) or not isinstance(part.get("type"), str):
-        raise fault(f"message {number} has a part without a type")
+        raise error(f"message {number} has a part without a type")
     kind = part["type"].removesuffix("_url")
     if kind not in ("text", "video", "image"):
-        raise fault(f"message {number} has a part of type {part['type']!r}; there are text, video and image")
+        raise error(f"message {number} has a part of type {part['type']!r}; choose from text, video, image")
     value = part.get(part["type"])
     value = value.get("url") if isinstance(value, dict) else value
     if value is None and kind == "video":
-        value = next(waiting, None)
+        value = next(unused, None)
     if not isinstance(value, str):
-        raise fault(f"message {number} has a part of type {part['type']!r} that names none")
-    others = {key: kept for key, kept in part.items() if key not in ("type", part["type"]) and kept is not None}
+        raise error(f"message {number} has a part of type {part['type']!r} without a value")
+    others = {k: v for k, v in part.items() if k not in ("type", part["type"]) and v is not None}
     return {"type": kind, kind: value if kind == "text" else value.removeprefix("file://"), **others}
 
 
 def _call_text(call: Any, number: int) -> str:
-    """A structured call as a model writes it."""
+    """A structured call as the text that a model writes."""
     function = call.get("function") or call if isinstance(call, dict) else {}
     if not isinstance(function, dict) or not isinstance(function.get("name"), str):
-        raise RowFault("bad_message", f"message {number} has a tool call without a name")
+        raise RowError("bad_message", f"message {number} has a tool call without a name")
     arguments = _json(function.get("arguments"), f"message {number}, arguments of a tool call")
     return f"<tool_call>{json.dumps({'name': function['name'], 'arguments': arguments})}</tool_call>"

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from paravt_training.recipe import ConfigModel
-from paravt_training.world.scene import seed_of
+from paravt_training.world.scene import stable_seed
 
 BUDGETS = (4, 8, 16, 32, 64)
 
@@ -20,7 +20,7 @@ def nframes(run_seed: int, step: int, prompt_id: str, budgets: Sequence[int] = B
     >>> [nframes(0, step, "prompt 7") for step in range(6)]
     [16, 8, 4, 4, 16, 4]
     """
-    return budgets[seed_of("nframes", run_seed, step, prompt_id) % len(budgets)]
+    return budgets[stable_seed("nframes", run_seed, step, prompt_id) % len(budgets)]
 
 
 class GatingConfig(ConfigModel):

@@ -11,10 +11,10 @@ from paravt_infer.video.pool import DecodePool
 from paravt_infer.video.source import FrameSource
 from paravt_infer.video.store import VideoStore
 from paravt_training.data.parquet import ParquetSource
-from paravt_training.data.rows import BadRow, ConversationRow, media_of, text_of
-from paravt_training.data.sources import Augmentation
+from paravt_training.data.rows import ConversationRow, InvalidRow, message_media, message_text
 from paravt_training.recipe import ParquetData, WorldData
 from paravt_training.rewards.accuracy import GoldAnswer
+from paravt_training.world.augmentation import Augmentation
 from paravt_training.world.drawn_frames import DrawnFrames
 from paravt_training.world.questions import WorldQuestion, question_at
 from paravt_training.world.scene import Scene
@@ -62,7 +62,7 @@ class WorldPrompts:
         self.drawn.add(asked.question.video, asked.scene)
         return prompt_of(asked)
 
-    def _wear(self, scene: Scene) -> "Augmentation":
+    def _wear(self, scene: Scene) -> Augmentation:
         return Augmentation(self.data, scene.seed)
 
 
@@ -88,10 +88,12 @@ class ParquetPrompts:
     def prompt(self, number: int) -> Prompt:
         with self._one:
             row = self.rows.row(number)
-        if isinstance(row, BadRow):
+        if isinstance(row, InvalidRow):
             raise SettingsError(str(row))
         where = f"{row.file}, row {row.number}"
-        videos = [part["video"] for message in row.messages for part in media_of(message) if part["type"] == "video"]
+        videos = [
+            part["video"] for message in row.messages for part in message_media(message) if part["type"] == "video"
+        ]
         videos = videos or row.videos
         if not videos:
             raise SettingsError(f"{where}: names no video")
@@ -101,8 +103,8 @@ class ParquetPrompts:
         options = row.info.get("options") or []
         try:
             question = Question.make(
-                video=str(self.rows.folders.find(videos[0], row.file)),
-                text=str(row.info.get("question") or text_of(asked[-1]).strip()),
+                video=str(self.rows.folders.resolve(videos[0], row.file)),
+                text=str(row.info.get("question") or message_text(asked[-1]).strip()),
                 options=options if row.kind == "choice" else [],
                 kind=row.kind if options or row.kind != "choice" else "open",
                 id=str(row.info.get("id") or f"{row.file.stem}-{row.number}"),

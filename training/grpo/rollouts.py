@@ -24,7 +24,7 @@ from paravt_training.grpo.prompts import Prompt, Prompts
 from paravt_training.grpo.recipe import GrpoRecipe
 from paravt_training.grpo.trajectory import encode_trajectory, trajectories
 from paravt_training.model.encode import EncodedSample, Encoder
-from paravt_training.rewards.judge import Judge
+from paravt_training.rewards.judge import RewardJudge, open_reward_judge
 from paravt_training.rewards.total import Reward, group_rewards
 
 T = TypeVar("T")
@@ -69,8 +69,7 @@ class RolloutProducer:
         self.engine = Engine(backend, frame_source=prompts.frame_source)
         self.version = -1
         """Of the weights that generate; -1 until the first ones are handed over."""
-        judge = recipe.rewards.judge if recipe.rewards.accuracy == "judge" else None
-        self.judge = Judge(judge) if judge else None
+        self.judge: RewardJudge | None = None
         self._next = step
         self._batches: dict[int, asyncio.Task[list[RolloutGroup]]] = {}
         self._loop = asyncio.new_event_loop()
@@ -90,8 +89,11 @@ class RolloutProducer:
     async def _open(self) -> None:
         self._places = asyncio.Semaphore(self.recipe.rollouts.concurrency)
         async with AsyncExitStack() as opened:
-            if self.judge is not None:  # first: a server for the engine may take minutes to start
-                await opened.enter_async_context(self.judge)
+            rewards = self.recipe.rewards
+            if (
+                rewards.accuracy == "judge" and rewards.judge
+            ):  # first: a server for the engine may take minutes to start
+                self.judge = await opened.enter_async_context(open_reward_judge(rewards.judge))
             await opened.enter_async_context(self.engine)
             self._opened = opened.pop_all()
 

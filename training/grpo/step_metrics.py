@@ -10,8 +10,8 @@ from paravt_training.grpo.objective import Advantages
 from paravt_training.grpo.prompts import Prompt
 from paravt_training.grpo.rollouts import RolloutGroup
 from paravt_training.rewards.config import RewardConfig
-from paravt_training.rewards.form import format_reward, is_degenerate, tag_closure
-from paravt_training.rewards.total import reward
+from paravt_training.rewards.format import format_reward, is_degenerate, tag_closure
+from paravt_training.rewards.total import compute_reward
 
 TAGS = ("think", "answer", "tool_call")
 YARDSTICK = RewardConfig()
@@ -80,7 +80,7 @@ def episode_values(rollouts: Sequence[Rollout]) -> dict[str, Any]:
 def held_out_values(prompts: Sequence[Prompt], rollouts: Sequence[Rollout], config: RewardConfig) -> dict[str, Any]:
     """Metrics of greedy episodes on held-out questions; failed ones are counted and left out."""
     ran = [
-        (rollout, reward(rollout, prompt.gold, config, judged=None))
+        (rollout, compute_reward(rollout, prompt.gold, config, judged=None))
         for prompt, rollout in zip(prompts, rollouts, strict=True)
         if rollout.status in ("answered", "no_answer")
     ]

@@ -11,7 +11,7 @@ from paravt_infer.errors import BackendError
 from paravt_infer.rollout import FrameRef, GenerationRecord, Rollout
 from paravt_infer.video.types import Frame
 from paravt_training.model.encode import EncodedSample, Encoder
-from paravt_training.rewards.extras import structural_mask
+from paravt_training.rewards.ablations import tag_token_mask
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,7 +92,7 @@ def encode_trajectory(
             f"{placeholders} placeholders but {len(trajectory.frames)} frames in a {trajectory.who} context"
         )
     said = [token for token, own in zip(trajectory.ids, trajectory.generated, strict=True) if own]
-    kept = [not tag for tag in structural_mask(said, chat)] if skip_structure else [True] * len(said)
+    kept = [not tag for tag in tag_token_mask(said, chat)] if skip_structure else [True] * len(said)
     places = iter(kept)
     learned = [own and next(places) for own in trajectory.generated]
     sample = encoder.sample(trajectory.ids, learned, [pictures(ref) for ref in trajectory.frames])

@@ -10,7 +10,7 @@ from typing import Any
 
 from paravt_training.model.tiny import SPECIAL_TOKENS, build_tokenizer, save_processor_files
 from paravt_training.recipe import MiniShape
-from paravt_training.world.words import NAMES, TAGS, vocabulary
+from paravt_training.world.vocabulary import PROTOCOL_TAGS, SHAPE_NAMES, vocabulary
 
 
 def build_mini(folder: Path, shape: MiniShape, *, frame: int = 64, seed: int = 0) -> Path:
@@ -30,7 +30,7 @@ def build_mini(folder: Path, shape: MiniShape, *, frame: int = 64, seed: int = 0
     transformers.utils.logging.disable_progress_bar()
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = build_tokenizer(vocabulary(), shape.vocabulary)
-    tokenizer.add_tokens([AddedToken(text, special=False, normalized=False) for text in (*TAGS, *NAMES)])
+    tokenizer.add_tokens([AddedToken(text, special=False, normalized=False) for text in (*PROTOCOL_TAGS, *SHAPE_NAMES)])
     tokenizer.padding_side = "left"
     ids = {token: tokenizer.convert_tokens_to_ids(token) for token in SPECIAL_TOKENS}
     torch.manual_seed(seed)

@@ -1,1 +1,1 @@
-"""What a rollout is worth: accuracy, form and tool use, each a pure function of the record, and their sum."""
+"""Rewards of a rollout: accuracy, format and tool use, each a pure function of the record, and their sum."""

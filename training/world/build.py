@@ -1,87 +1,72 @@
-"""The sample world as files: videos and Parquet in the paper's layout (appendix "Format and Storage").
+"""The sample world as files: videos, and Parquet in the paper's layout (appendix "Format and Storage").
 
 ``python -m paravt_training.world.build OUT --split train --count 1000 --seed 0`` writes `OUT/train.parquet` and
 `OUT/videos/*.mp4`. Rows of `train` are traces; rows of `rl` and `test` are questions (system and user messages).
 Columns: `messages`, a JSON string of [{role, content}] whose content is a text or a list of
 {"type": "text", "text"} and {"type": "video", "video", "start", "end", "frames"}; `videos`, paths in `OUT`;
-`extra_info`, the right answer and what is known of the question.
+`extra_info`, the correct answer and facts about the question.
 """
 
 import argparse
 import json
 import sys
-import time
-from collections.abc import Iterator
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from paravt_training.world.questions import SPLITS, Split, WorldQuestion, question_stream, video_name
+from paravt_infer.console import delayed_progress
+from paravt_infer.errors import SettingsError
+from paravt_infer.files import atomic_path, writing
+from paravt_training.recipe import TraceMix
+from paravt_training.world.questions import SPLITS, Split, WorldQuestion, question_at, video_name
 from paravt_training.world.render import write_video
-from paravt_training.world.scene import Scene
-from paravt_training.world.stream import Mix, trace_at
+from paravt_training.world.stream import trace_at
 from paravt_training.world.traces import FramePlaceholder, Trace, opening_trace
 from paravt_training.world.windows import BUDGETS, WINDOW_FRAMES
 
 SCHEMA = pa.schema(
-    [
-        ("messages", pa.string()),
-        ("videos", pa.list_(pa.string())),
-        (
-            "extra_info",
-            pa.struct(
-                [
-                    ("id", pa.string()),
-                    ("answer", pa.string()),
-                    ("question_type", pa.string()),
-                    ("kind", pa.string()),
-                    ("options", pa.list_(pa.string())),
-                    ("duration", pa.float64()),
-                    ("seen_by_overview", pa.struct([(str(budget), pa.bool_()) for budget in BUDGETS])),
-                    ("seed", pa.int64()),
-                    ("protocol", pa.string()),
-                    ("form", pa.string()),
-                ]
-            ),
+    {
+        "messages": pa.string(),
+        "videos": pa.list_(pa.string()),
+        "extra_info": pa.struct(
+            {
+                "id": pa.string(),
+                "answer": pa.string(),
+                "question_type": pa.string(),
+                "kind": pa.string(),
+                "options": pa.list_(pa.string()),
+                "duration": pa.float64(),
+                "seen_by_overview": pa.struct({str(budget): pa.bool_() for budget in BUDGETS}),
+                "seed": pa.int64(),
+                "protocol": pa.string(),
+                "form": pa.string(),
+            }
         ),
-    ]
+    }
 )
-"""`question_type` is as in `world.questions.TYPES`, or `perception`; `kind` is choice, open or grounding
-(open for perception); `options` stand in the order of their letters; `seed` is the scene's."""
-ROWS_AT_ONCE = 256
+"""`question_type` is a key of `world.questions.QUESTION_TYPES`, or `perception`; `kind` is choice, open or grounding
+(open for perception); `options` are in the order of their letters; `seed` is the scene's."""
+ROW_GROUP = 256
 
 
-def rows(split: Split, count: int, seed: int, *, mix: Mix | None = None) -> Iterator[tuple[Scene, dict[str, Any]]]:
-    """The rows of a split and their scenes, one after the other; about five rows share a scene."""
-    if split == "train":
-        traces = (trace_at(seed, split, number, mix, shared=True) for number in range(count))
-    else:
-        traces = (opening_trace(asked, 64) for asked in question_stream(seed, split, count))
-    return ((trace.scene, row_of(trace)) for trace in traces)
-
-
-def row_of(trace: Trace) -> dict[str, Any]:
-    """A trace as a row of `SCHEMA`; its video is `videos/`, and the scene's name."""
-    asked: WorldQuestion | None = trace.asked
+def trace_row(trace: Trace) -> dict[str, Any]:
+    """A trace as a row of `SCHEMA`; its video is the scene's file in `videos/`."""
+    item: WorldQuestion | None = trace.item
     video = f"videos/{video_name(trace.scene)}"
     return {
         "messages": json.dumps(_messages(trace, video)),
         "videos": [video],
         "extra_info": {
-            "id": asked.question.id if asked else "",
-            "answer": asked.answer if asked else trace.messages[-1].text,
-            "question_type": asked.type if asked else "perception",
-            "kind": asked.question.kind if asked else "open",
-            "options": list(asked.question.options.values()) if asked else [],
+            "id": item.question.id if item else "",
+            "answer": item.answer if item else trace.messages[-1].text,
+            "question_type": item.type if item else "perception",
+            "kind": item.question.kind if item else "open",
+            "options": list(item.question.options.values()) if item else [],
             "duration": float(trace.scene.duration),
-            "seen_by_overview": {str(budget): seen for budget, seen in asked.seen_by_overview.items()}
-            if asked
-            else None,
+            "seen_by_overview": {str(budget): seen for budget, seen in item.seen_by_overview.items()} if item else None,
             "seed": trace.scene.seed,
             "protocol": trace.protocol,
             "form": trace.form,
@@ -90,14 +75,14 @@ def row_of(trace: Trace) -> dict[str, Any]:
 
 
 def _messages(trace: Trace, video: str) -> list[dict[str, Any]]:
-    """Messages with each run of frames, and the times before them, as one video part."""
-    overview = [(0.0, float(trace.scene.duration))] if trace.asked else []
-    spans = chain(overview, trace.windows)
+    """Messages in which one video part stands for each run of frames and the times before them."""
+    overview = [(0.0, float(trace.scene.duration))] if trace.item else []
+    windows = chain(overview, trace.windows)
     messages = []
-    for said in trace.messages:
+    for message in trace.messages:
         content: list[dict[str, Any]] = []
-        for number, part in enumerate(said.parts):
-            following = said.parts[number + 1 : number + 2]
+        for index, part in enumerate(message.parts):
+            following = message.parts[index + 1 : index + 2]
             if isinstance(part, str):
                 if following and isinstance(following[0], FramePlaceholder):
                     continue
@@ -106,86 +91,68 @@ def _messages(trace: Trace, video: str) -> list[dict[str, Any]]:
                 else:
                     content.append({"type": "text", "text": part})
             elif not content or content[-1]["type"] != "video":
-                start, end = next(spans)
-                limit = trace.budget if said.role == "user" and trace.asked else WINDOW_FRAMES
+                start, end = next(windows)
+                limit = trace.budget if message.role == "user" and trace.item else WINDOW_FRAMES
                 content.append({"type": "video", "video": video, "start": start, "end": end, "frames": limit})
         plain = len(content) == 1 and content[0]["type"] == "text"
-        message = {"role": said.role, "content": content[0]["text"] if plain else content}
-        messages.append(message | ({"stopped": True} if said.stopped else {}))
+        row = {"role": message.role, "content": content[0]["text"] if plain else content}
+        messages.append(row | ({"stopped": True} if message.stopped else {}))
     return messages
 
 
 def build(
-    out: Path, split: Split, count: int, seed: int, *, videos: bool = True, mix: Mix | None = None
+    out: Path, split: Split, count: int, seed: int, *, videos: bool = True, mix: TraceMix | None = None
 ) -> tuple[Path, int]:
     """Write a split into the folder `out`; returns the Parquet file and how many videos its rows name.
 
-    Videos that are there already are kept. Memory does not grow with `count`.
+    About five rows share a scene. Existing videos are kept. Memory does not grow with `count`.
 
     Raises:
-        OSError: a file cannot be written.
+        SettingsError: a file cannot be written.
     """
-    (out / "videos").mkdir(parents=True, exist_ok=True)
+    with writing(out):
+        (out / "videos").mkdir(parents=True, exist_ok=True)
     path = out / f"{split}.parquet"
-    part = path.with_name(path.name + ".part")
-    batch: list[dict[str, Any]] = []
-    named: set[int] = set()
-    with pq.ParquetWriter(part, SCHEMA) as writer, _Bar(count) as bar:
-        for scene, row in rows(split, count, seed, mix=mix):
-            video = out / "videos" / video_name(scene)
-            if scene.seed not in named and videos and not video.exists():
-                write_video(scene, video)
-            named.add(scene.seed)
-            batch.append(row)
-            if len(batch) == ROWS_AT_ONCE:
-                writer.write_table(pa.Table.from_pylist(batch, schema=SCHEMA))
-                batch = []
-            bar.advance()
-        if batch:
-            writer.write_table(pa.Table.from_pylist(batch, schema=SCHEMA))
-    return part.replace(path), len(named)
-
-
-class _Bar:
-    """A progress bar on stderr, shown once two seconds have passed."""
-
-    def __init__(self, total: int):
-        columns = (TextColumn("writing rows"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        self.progress = Progress(*columns, console=Console(stderr=True), transient=True)
-        self.task = self.progress.add_task("", total=total)
-        self.began = time.monotonic()
-
-    def __enter__(self) -> "_Bar":
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.progress.stop()
-
-    def advance(self) -> None:
-        self.progress.advance(self.task)
-        if not self.progress.live.is_started and time.monotonic() - self.began > 2:
-            self.progress.start()
+    seeds: set[int] = set()
+    if split == "train":
+        traces = (trace_at(seed, split, number, mix, shared=True) for number in range(count))
+    else:
+        traces = (opening_trace(question_at(seed, split, number), 64) for number in range(count))
+    with (
+        atomic_path(path) as scratch,
+        pq.ParquetWriter(scratch, SCHEMA) as writer,
+        delayed_progress("writing rows", count) as advance,
+    ):
+        while group := list(islice(traces, ROW_GROUP)):
+            for trace in group:
+                video = out / "videos" / video_name(trace.scene)
+                if trace.scene.seed not in seeds and videos and not video.exists():
+                    write_video(trace.scene, video)
+                seeds.add(trace.scene.seed)
+                advance()
+            writer.write_table(pa.Table.from_pylist(list(map(trace_row, group)), schema=SCHEMA))
+    return path, len(seeds)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        prog="python -m paravt_training.world.build", description="Write the sample world."
+        prog="python -m paravt_training.world.build", description="Write the sample world to files."
     )
     parser.add_argument("out", type=Path, metavar="OUT", help="folder to write into")
-    parser.add_argument("--split", choices=SPLITS, default="train", help="which of the disjoint splits")
-    parser.add_argument("--count", type=int, required=True, help="how many rows")
-    parser.add_argument("--seed", type=int, default=0, help="another seed makes other rows")
+    parser.add_argument("--split", choices=SPLITS, default="train", help="one of the disjoint splits")
+    parser.add_argument("--count", type=int, required=True, help="number of rows")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the rows")
     parser.add_argument(
-        "--videos", action=argparse.BooleanOptionalAction, default=True, help="write the videos, or the rows alone"
+        "--videos", action=argparse.BooleanOptionalAction, default=True, help="write the videos as well as the rows"
     )
-    given = parser.parse_args()
-    if given.count < 1:
-        parser.error(f"--count must be at least 1, not {given.count}")
+    args = parser.parse_args()
+    if args.count < 1:
+        parser.error(f"--count must be at least 1, not {args.count}")
     try:
-        path, videos = build(given.out, given.split, given.count, given.seed, videos=given.videos)
-    except OSError as error:
-        sys.exit(f"{error.filename or given.out}: cannot be written ({error.strerror}); choose another folder")
-    print(f"{path}: {given.count} rows about {videos} videos")
+        path, videos = build(args.out, args.split, args.count, args.seed, videos=args.videos)
+    except SettingsError as error:
+        sys.exit(str(error))
+    print(f"{path}: {args.count} rows about {videos} videos")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Frames of the sample world without files: drawn when they are asked for, as a video of the scene would show them."""
+"""Frames of the sample world without files: drawn on request, as a video of the scene would show them."""
 
 from collections.abc import Callable, Sequence
 
@@ -14,17 +14,17 @@ from paravt_infer.video.types import Frame, VideoInfo
 from paravt_training.world.scene import Scene
 
 SIZE = 256
-"""Pixels that the drawn video is said to be wide and high."""
+"""The width and height in pixels that `probe` reports."""
 MAX_SCENES = 4096
-"""Scenes that are remembered."""
+"""Scenes that are kept; the least recently used go first."""
 
 
 class DrawnFrames:
-    """The `FrameSource` of the sample world: after `add`, a scene's name is a video's path.
+    """The `FrameSource` of the sample world: after `add`, a name is the path of a scene's video.
 
     Args:
-        augment: what recording does to a picture, by the scene; nothing by default.
-        cache_bytes: what drawn frames may take up in memory.
+        augment: the augmentation of a scene's images; none by default.
+        cache_bytes: memory for drawn frames.
     """
 
     name = "sample_world"
@@ -37,12 +37,12 @@ class DrawnFrames:
     ):
         self.augment = augment
         self.drawn = 0
-        """Pictures drawn so far: requests for the same ones share them."""
+        """Images drawn so far; requests for the same frames share them."""
         self.cache = SingleFlightCache(cache_bytes)
         self._scenes: LRUCache[str, Scene] = LRUCache(MAX_SCENES)
 
     def add(self, path: str, scene: Scene) -> None:
-        """Let `path` be a video of `scene`."""
+        """Make `path` the video of `scene`."""
         self._scenes[path] = scene
 
     async def probe(self, path: str) -> VideoInfo:
@@ -65,21 +65,21 @@ class DrawnFrames:
     async def frames(self, path: str, times: Sequence[float], sizing: FrameSizing) -> list[Frame]:
         """The frames on screen at `times` (seconds). Raises VideoError."""
         scene, size = self._scene(path), sizing.fit(SIZE, SIZE)
-        whole = tuple(sorted({min(int(time + 5e-4), scene.duration - 1) for time in times}))
+        seconds = tuple(sorted({min(int(time + 5e-4), scene.duration - 1) for time in times}))
 
         async def draw() -> list[Frame]:
-            augment = self.augment(scene) if self.augment else lambda picture: picture
-            self.drawn += len(whole)
-            return [Frame(float(time), augment(scene.picture(float(time), size))) for time in whole]
+            augment = self.augment(scene) if self.augment else lambda image: image
+            self.drawn += len(seconds)
+            return [Frame(float(time), augment(scene.render(float(time), size))) for time in seconds]
 
-        return await self.cache.get((path, whole, size), draw, frames_weight)
+        return await self.cache.get((path, seconds, size), draw, frames_weight)
 
     async def close(self) -> None:
-        """Forget the frames."""
+        """Drop the cached frames."""
         self.cache.clear()
 
     def _scene(self, path: str) -> Scene:
         try:
             return self._scenes[path]
         except KeyError:
-            raise VideoError(f"{path}: no scene of the sample world has this name") from None
+            raise VideoError(f"{path}: not a scene of the sample world; add it first") from None

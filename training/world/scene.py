@@ -1,6 +1,6 @@
-"""Scenes: what a synthetic video shows, any moment of it drawn directly. The same seed gives the same pixels.
+"""Scenes: what a synthetic video shows, drawn directly at any time. The same seed gives the same pixels.
 
-A scene is a plain, slowly moving background, and events: one coloured shape, on screen for 2 to 6 seconds.
+A scene is a plain, slowly moving background and events: one coloured shape each, on screen for 2 to 6 seconds.
 Events begin and end on whole seconds, so an event of L seconds is in exactly L frames at 1 fps.
 """
 
@@ -26,29 +26,29 @@ COLOURS: dict[str, tuple[int, int, int]] = {
     "purple": (156, 48, 196),
     "white": (248, 248, 248),
 }
-"""RGB of what a shape can be."""
+"""RGB of the shapes' colours."""
 BACKGROUNDS: dict[str, tuple[int, int, int]] = {
     "black": (22, 22, 26),
     "grey": (112, 114, 118),
     "brown": (98, 66, 38),
     "pink": (222, 160, 182),
 }
-"""RGB of what a background can be: every colour above stands out from it, and none is among them."""
+"""RGB of the backgrounds: every colour of `COLOURS` stands out from them, and none is among them."""
 
 MARGIN = 5
-"""Seconds without an event at a scene's start and end."""
+"""Seconds without an event at the start and end of a scene."""
 GAP = 5
-"""Seconds between two events, at least. With `MARGIN`: a window that reaches 5 s beyond an event shows no other."""
+"""Minimum seconds between two events. With `MARGIN`, a window that reaches 5 s beyond an event shows no other."""
 _LENGTHS = (2, 6)
 _EDGE = 0.03
-_FINE = 4
-"""Masks are drawn so many times larger and averaged: smooth edges."""
+_OVERSAMPLING = 4
+"""Masks are drawn this many times larger and averaged, for smooth edges."""
 
 
-def seed_of(*names: object) -> int:
+def stable_seed(*names: object) -> int:
     """A seed from any names, the same in every process and Python version.
 
-    >>> seed_of("train", 0, 7)
+    >>> stable_seed("train", 0, 7)
     271358879987936
     """
     return int.from_bytes(hashlib.sha256("/".join(map(str, names)).encode()).digest()[:6], "big")
@@ -67,28 +67,28 @@ class Event:
     colour: str
     """One of `COLOURS`."""
     motion: Motion = "still"
-    """Where it moves, from one side of the picture to the other in the event's whole time."""
+    """Its direction, from one side of the image to the other over the whole event."""
     x: float = 0.5
-    """Its centre, as a part of the picture's width; of no account where it moves right or left."""
+    """Its centre, as a fraction of the width; ignored where it moves right or left."""
     y: float = 0.5
-    """Its centre, as a part of the picture's height; of no account where it moves down or up."""
+    """Its centre, as a fraction of the height; ignored where it moves down or up."""
     radius: float = 0.38
-    """From its centre to the farthest it reaches, as a part of the picture's shorter side."""
+    """From its centre to its farthest point, as a fraction of the shorter side."""
 
     @property
     def name(self) -> str:
-        """What it is called: `red circle`."""
+        """Such as `red circle`."""
         return f"{self.colour} {self.shape}"
 
     def shown_at(self, time: float) -> bool:
         return self.start <= time < self.end
 
     def centre(self, time: float) -> tuple[float, float]:
-        """Where it is at `time` seconds, as parts of width and height."""
-        near = self.radius + _EDGE
-        way = near + (1 - 2 * near) * (time - self.start) / (self.end - self.start)
-        across = {"right": way, "left": 1 - way}.get(self.motion, self.x)
-        return across, {"down": way, "up": 1 - way}.get(self.motion, self.y)
+        """Its centre at `time` seconds, as fractions of width and height."""
+        edge = self.radius + _EDGE
+        moved = edge + (1 - 2 * edge) * (time - self.start) / (self.end - self.start)
+        x = {"right": moved, "left": 1 - moved}.get(self.motion, self.x)
+        return x, {"down": moved, "up": 1 - moved}.get(self.motion, self.y)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,23 +96,23 @@ class Scene:
     """What one video shows.
 
     >>> scene = Scene.from_seed(7)
-    >>> scene.picture(12.0, (64, 64)).shape
+    >>> scene.render(12.0, (64, 64)).shape
     (64, 64, 3)
     """
 
     seed: int
-    """What it was made from; fixes how the background moves."""
+    """What it was generated from; decides how the background moves."""
     duration: int
     """Seconds."""
     background: str
     """One of `BACKGROUNDS`."""
     events: tuple[Event, ...]
-    """In order of time; no two of them show the same shape in the same colour."""
+    """In order of time; no two show the same shape in the same colour."""
 
     @classmethod
     def from_seed(cls, seed: int) -> "Scene":
-        """The scene of a seed: 30 to 600 s long (one in ten under 90 s), 2 to 16 events."""
-        draw = random.Random(seed_of("scene", seed))
+        """The scene of a seed: 30 to 600 s long (one in ten under 90 s), with 2 to 16 events."""
+        draw = random.Random(stable_seed("scene", seed))
         duration = draw.randint(30, 89) if draw.random() < 0.1 else draw.randint(90, 600)
         count = min(16, max(2, round(duration / draw.uniform(10, 30))))
         lengths = [draw.randint(*_LENGTHS) for _ in range(count)]
@@ -123,7 +123,7 @@ class Scene:
         events, before = [], MARGIN
         for length, wait, (shape, colour) in zip(lengths, waits, kinds, strict=True):
             radius = draw.uniform(0.34, 0.42)
-            near = radius + _EDGE
+            edge = radius + _EDGE
             events.append(
                 Event(
                     start=float(before + wait),
@@ -131,8 +131,8 @@ class Scene:
                     shape=shape,
                     colour=colour,
                     motion=draw.choice(MOTIONS),
-                    x=draw.uniform(near, 1 - near),
-                    y=draw.uniform(near, 1 - near),
+                    x=draw.uniform(edge, 1 - edge),
+                    y=draw.uniform(edge, 1 - edge),
                     radius=radius,
                 )
             )
@@ -143,56 +143,56 @@ class Scene:
         """What is on screen at `time` seconds, if anything."""
         return next((event for event in self.events if event.shown_at(time)), None)
 
-    def picture(self, time: float, size: tuple[int, int]) -> NDArray[np.uint8]:
-        """The picture at `time` seconds, `size` (width, height) pixels.  # [height, width, 3], RGB"""
-        picture = self._ground(time, size)
+    def render(self, time: float, size: tuple[int, int]) -> NDArray[np.uint8]:
+        """The image at `time` seconds, `size` (width, height) pixels.  # [height, width, 3], RGB"""
+        image = self._render_background(time, size)
         event = self.event_at(time)
         if event is not None:
             mask, left, top = _mask(event, time, size)
-            part = picture[top : top + mask.shape[0], left : left + mask.shape[1]]
-            part += mask * (np.array(COLOURS[event.colour], np.float32) - part)
-        return np.rint(picture).astype(np.uint8)
+            region = image[top : top + mask.shape[0], left : left + mask.shape[1]]
+            region += mask * (np.array(COLOURS[event.colour], np.float32) - region)
+        return np.rint(image).astype(np.uint8)
 
-    def _ground(self, time: float, size: tuple[int, int]) -> NDArray[np.float32]:
-        """The background: its colour, a little lighter and darker in one wide wave that drifts."""
-        draw = random.Random(seed_of("ground", self.seed))
+    def _render_background(self, time: float, size: tuple[int, int]) -> NDArray[np.float32]:
+        """The background's colour, slightly lighter and darker in one wide, drifting wave.  # [height, width, 3]"""
+        draw = random.Random(stable_seed("ground", self.seed))
         angle, start, period = draw.uniform(0, math.tau), draw.uniform(0, math.tau), draw.uniform(30, 60)
-        across, down = _grid(size)
-        phase = 4 * (math.cos(angle) * across + math.sin(angle) * down) + (start + math.tau * time / period)
+        x, y = _pixel_centres(size)
+        phase = 4 * (math.cos(angle) * x + math.sin(angle) * y) + (start + math.tau * time / period)
         wave = np.sin(phase, dtype=np.float32) * np.float32(10)
         return np.array(BACKGROUNDS[self.background], np.float32) + wave[..., None]
 
 
 @lru_cache(maxsize=8)
-def _grid(size: tuple[int, int]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Pixel centres as parts of the width and of the height.  # [1, width], [height, 1]"""
+def _pixel_centres(size: tuple[int, int]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Pixel centres as fractions of the width and of the height.  # [1, width], [height, 1]"""
     width, height = size
-    across = ((np.arange(width) + 0.5) / width).astype(np.float32)
-    down = ((np.arange(height) + 0.5) / height).astype(np.float32)
-    return across[None, :], down[:, None]
+    x = ((np.arange(width) + 0.5) / width).astype(np.float32)
+    y = ((np.arange(height) + 0.5) / height).astype(np.float32)
+    return x[None, :], y[:, None]
 
 
 def _mask(event: Event, time: float, size: tuple[int, int]) -> tuple[NDArray[np.float32], int, int]:
-    """How much of each pixel the shape covers, 0 to 1, and the left and top of that part.  # [rows, columns, 1]"""
+    """How much of each pixel the shape covers, 0 to 1, and the left and top of that region.  # [rows, columns, 1]"""
     x, y = event.centre(time)
     x, y, radius = x * size[0], y * size[1], event.radius * min(size)
     left, top = max(0, int(x - radius)), max(0, int(y - radius))
     columns, rows = min(size[0], int(x + radius) + 1) - left, min(size[1], int(y + radius) + 1) - top
-    image = Image.new("L", (columns * _FINE, rows * _FINE))
+    image = Image.new("L", (columns * _OVERSAMPLING, rows * _OVERSAMPLING))
     pen = ImageDraw.Draw(image)
-    x, y, radius = (x - left) * _FINE, (y - top) * _FINE, radius * _FINE
+    x, y, radius = (x - left) * _OVERSAMPLING, (y - top) * _OVERSAMPLING, radius * _OVERSAMPLING
     if event.shape in ("circle", "square"):
         half = radius * 0.85
-        pen_down = pen.ellipse if event.shape == "circle" else pen.rectangle
-        pen_down((x - half, y - half, x + half, y + half), fill=255)
+        draw_shape = pen.ellipse if event.shape == "circle" else pen.rectangle
+        draw_shape((x - half, y - half, x + half, y + half), fill=255)
     elif event.shape == "triangle":
-        pen.polygon(_rim(x, y, [radius] * 3), fill=255)
+        pen.polygon(_corners(x, y, [radius] * 3), fill=255)
     else:
-        pen.polygon(_rim(x, y, [radius, radius * 0.45] * 5), fill=255)
-    return np.asarray(image.reduce(_FINE), np.float32)[..., None] / np.float32(255), left, top
+        pen.polygon(_corners(x, y, [radius, radius * 0.45] * 5), fill=255)
+    return np.asarray(image.reduce(_OVERSAMPLING), np.float32)[..., None] / np.float32(255), left, top
 
 
-def _rim(x: float, y: float, radii: list[float]) -> list[tuple[float, float]]:
+def _corners(x: float, y: float, radii: list[float]) -> list[tuple[float, float]]:
     """Corners around (x, y) at these distances, clockwise from the top."""
-    turns = (math.tau * number / len(radii) - math.tau / 4 for number in range(len(radii)))
-    return [(x + r * math.cos(turn), y + r * math.sin(turn)) for r, turn in zip(radii, turns, strict=True)]
+    angles = (math.tau * number / len(radii) - math.tau / 4 for number in range(len(radii)))
+    return [(x + r * math.cos(angle), y + r * math.sin(angle)) for r, angle in zip(radii, angles, strict=True)]

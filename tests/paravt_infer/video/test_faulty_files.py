@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from measures.readers import claiming, cut, remuxed, with_noise
 from paravt_infer.errors import VideoError
 from paravt_infer.video.store import VideoStore
-from paravt_training.world.numbered import read_number
+from paravt_training.world.damaged_video import inflate_duration, overwrite_with_noise, remux, truncate
+from paravt_training.world.numbered_video import read_number
 from tests.fixtures.films import SIZING, Films, replaced, sound_only, without_frames
 
 Maker = Callable[[Path, Path], Path]
@@ -26,10 +26,19 @@ UNREADABLE: dict[str, tuple[Maker, str]] = {
     "below a file": (lambda good, at: good / "film.mp4", "no such file; check the path"),
     "empty": (lambda good, at: written(at / "empty.mp4", b""), "the file is empty (0 bytes); copy or"),
     "text": (lambda good, at: written(at / "text.mp4", b"Not a film at all.\n" * 99), "not a video, or cut off"),
-    "noise": (lambda good, at: with_noise(good, at / "noise.mp4", at=0, length=10**6), "not a video, or cut off"),
-    "cut off before its index": (lambda good, at: cut(good, at / "cut.mp4", part=0.7), "not a video, or cut off"),
-    "cut off in its index": (lambda good, at: cut(good, at / "cut.mp4", part=0.95), "not a video, or cut off"),
-    "cut off in its first bytes": (lambda good, at: cut(good, at / "cut.mp4", part=0.002), "not a video, or cut off"),
+    "noise": (
+        lambda good, at: overwrite_with_noise(good, at / "noise.mp4", at=0, length=10**6),
+        "not a video, or cut off",
+    ),
+    "cut off before its index": (
+        lambda good, at: truncate(good, at / "cut.mp4", fraction=0.7),
+        "not a video, or cut off",
+    ),
+    "cut off in its index": (lambda good, at: truncate(good, at / "cut.mp4", fraction=0.95), "not a video, or cut off"),
+    "cut off in its first bytes": (
+        lambda good, at: truncate(good, at / "cut.mp4", fraction=0.002),
+        "not a video, or cut off",
+    ),
     "sound only": (lambda good, at: sound_only(at / "sound.m4a"), "has no video stream (sound or text only); name"),
     "sound with a cover": (lambda good, at: sound_only(at / "song.mp4", cover=True), "has no video stream"),
     "no frame in it": (lambda good, at: without_frames(at / "header.mp4"), "has no video stream"),
@@ -84,8 +93,8 @@ async def each_frame(store: VideoStore, path: Path) -> tuple[list[float], list[s
 async def test_a_file_cut_off_behind_its_index_ends_at_the_cut(
     name: str, part: float, films: Films, store: VideoStore, tmp_path: Path
 ) -> None:
-    whole = remuxed(Path(films(name)), tmp_path / "whole.mp4", movflags="faststart")
-    path = cut(whole, tmp_path / "cut.mp4", part=part, behind=b"mdat")
+    whole = remux(Path(films(name)), tmp_path / "whole.mp4", movflags="faststart")
+    path = truncate(whole, tmp_path / "cut.mp4", fraction=part, after=b"mdat")
     info = await store.probe(str(path))
     right, errors = await each_frame(store, path)
     assert errors == []
@@ -99,7 +108,7 @@ async def test_a_file_cut_off_behind_its_index_ends_at_the_cut(
 async def test_a_file_without_an_index_ends_at_the_cut(
     name: str, films: Films, store: VideoStore, tmp_path: Path
 ) -> None:
-    path = cut(Path(films(name)), tmp_path / Path(films(name)).name, part=0.6)
+    path = truncate(Path(films(name)), tmp_path / Path(films(name)).name, fraction=0.6)
     right, errors = await each_frame(store, path)
     assert errors == []
     assert 10 < len(right) < 50
@@ -112,7 +121,7 @@ async def test_a_header_that_claims_too_much_is_not_believed(
     name: str, times_as_long: int, films: Films, store: VideoStore, tmp_path: Path
 ) -> None:
     good = Path(films(name))
-    path = claiming(good, tmp_path / good.name, times_as_long=times_as_long)
+    path = inflate_duration(good, tmp_path / good.name, factor=times_as_long)
     info = await store.probe(str(path))
     assert (info.duration, info.frames) == (pytest.approx(10), 250)
     right, errors = await each_frame(store, path)
@@ -122,7 +131,7 @@ async def test_a_header_that_claims_too_much_is_not_believed(
 async def test_what_a_header_claims_is_told_beside_what_is_there(
     films: Films, store: VideoStore, tmp_path: Path
 ) -> None:
-    path = claiming(Path(films("h264, open groups, mkv")), tmp_path / "claims.mkv", times_as_long=3)
+    path = inflate_duration(Path(films("h264, open groups, mkv")), tmp_path / "claims.mkv", factor=3)
     info = await store.probe(str(path))
     assert (info.container_duration, info.duration) == (pytest.approx(30, abs=0.1), pytest.approx(10))
 
@@ -132,7 +141,7 @@ async def test_what_a_header_claims_is_told_beside_what_is_there(
 async def test_noise_in_the_middle_costs_the_frames_that_build_on_it_alone(
     name: str, at: float, films: Films, store: VideoStore, tmp_path: Path
 ) -> None:
-    path = with_noise(Path(films(name)), tmp_path / "noisy.mp4", at=at, length=300)
+    path = overwrite_with_noise(Path(films(name)), tmp_path / "noisy.mp4", at=at, length=300)
     right, errors = await each_frame(store, path)
     assert len(right) >= 30
     assert len(right) + len(errors) == 50
@@ -142,7 +151,7 @@ async def test_noise_in_the_middle_costs_the_frames_that_build_on_it_alone(
 
 
 async def test_one_error_tells_how_many_frames_are_lost(films: Films, store: VideoStore, tmp_path: Path) -> None:
-    path = with_noise(Path(films("h264")), tmp_path / "noisy.mp4", at=0.45, length=300)
+    path = overwrite_with_noise(Path(films("h264")), tmp_path / "noisy.mp4", at=0.45, length=300)
     with pytest.raises(VideoError, match=r"noisy\.mp4: \d+ of 250 frames cannot be decoded, the first at \d\.\d s; "):
         await store.frames(str(path), [number / 25 for number in range(250)], SIZING)
 
@@ -151,7 +160,7 @@ async def test_one_error_tells_how_many_frames_are_lost(films: Films, store: Vid
 async def test_noise_in_any_other_file_ends_in_frames_or_an_error_too(
     name: str, films: Films, store: VideoStore, tmp_path: Path
 ) -> None:
-    path = with_noise(Path(films(name)), tmp_path / Path(films(name)).name, at=0.5, length=300)
+    path = overwrite_with_noise(Path(films(name)), tmp_path / Path(films(name)).name, at=0.5, length=300)
     info = await store.probe(str(path))
     assert 0 < info.duration <= 10.1
     (first,) = await store.frames(str(path), [0], SIZING)

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from measures.readers import remuxed
 from paravt_infer.video.pool import DecodePool
 from paravt_infer.video.sampling import FrameSizing, sample_times
 from paravt_infer.video.store import VideoStore
 from paravt_infer.video.types import Frame
-from paravt_training.world.numbered import read_number, write_numbered
+from paravt_training.world.damaged_video import remux
+from paravt_training.world.numbered_video import read_number, write_numbered_video
 from tests.fixtures.films import FILMS, SIZING, Films, single_colour
 
 
@@ -84,7 +84,7 @@ async def test_frames_come_in_order_however_they_are_asked_for(films: Films, sto
 
 
 async def test_a_film_cut_between_key_frames_starts_at_the_cut(films: Films, store: VideoStore, tmp_path: Path) -> None:
-    path = remuxed(Path(films("h264")), tmp_path / "from 1.32 s.mp4", later=1.32)
+    path = remux(Path(films("h264")), tmp_path / "from 1.32 s.mp4", offset=1.32)
     assert (await store.probe(str(path))).frames == 250 - 33
     frames = await store.frames(str(path), [0, 0.04, 4, 8.64], SIZING)
     assert numbers(frames) == [33, 34, 133, 249]
@@ -114,7 +114,7 @@ async def test_colours_are_those_the_file_means(
 
 
 async def test_a_turned_film_is_upright_at_its_displayed_size(store: VideoStore, tmp_path: Path) -> None:
-    path = write_numbered(tmp_path / "upright.mp4", frames=30, size=(128, 192), rotation=90)
+    path = write_numbered_video(tmp_path / "upright.mp4", frames=30, size=(128, 192), rotation=90)
     info = await store.probe(str(path))
     assert (info.width, info.height, info.rotation) == (128, 192, 90)
     (frame,) = await store.frames(str(path), [1], SIZING)

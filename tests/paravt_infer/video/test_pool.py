@@ -17,7 +17,7 @@ import pytest
 from paravt_infer.errors import VideoError
 from paravt_infer.video.pool import DecodePool
 from paravt_infer.video.types import VideoIndex
-from paravt_training.world.numbered import read_number
+from paravt_training.world.numbered_video import read_number
 from tests.fixtures.films import Films
 
 SIZE = (192, 128)

@@ -11,7 +11,7 @@ from paravt_infer.errors import VideoError
 from paravt_infer.video.pool import DecodePool
 from paravt_infer.video.sampling import FrameSizing
 from paravt_infer.video.store import VideoStore
-from paravt_training.world.numbered import read_number, write_numbered
+from paravt_training.world.numbered_video import read_number, write_numbered_video
 from tests.fixtures.films import SIZING, Films
 
 FRAME = 2 * 192 * 128 * 3
@@ -131,7 +131,7 @@ async def test_a_file_written_anew_is_read_anew(films: Films, store: VideoStore,
     assert (await store.probe(str(path))).frames == 250
     assert await numbers(store, str(path), 4) == [100]
 
-    write_numbered(path, frames=100, fps=10)
+    write_numbered_video(path, frames=100, fps=10)
     assert (await store.probe(str(path))).frames == 100
     assert await numbers(store, str(path), 4) == [40]
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from paravt_training.data.check import check, faults
+from paravt_training.data.check import check_row, conversation_faults
 from paravt_training.data.rows import ConversationRow, JsonMessage, read_rows
-from paravt_training.world.build import build, row_of
+from paravt_training.world.build import build, trace_row
 from paravt_training.world.questions import question_at
 from paravt_training.world.traces import main_trace
 
@@ -25,13 +25,13 @@ def said(text: str) -> JsonMessage:
 
 
 def named(*messages: JsonMessage, **info: object) -> list[str]:
-    return [fault.fault for fault in faults(messages, info)]
+    return [fault.fault for fault in conversation_faults(messages, info)]
 
 
 def test_good_traces_have_none(tmp_path: Path) -> None:
     for split in ("train", "rl"):
         path, _ = build(tmp_path, split, 200, 0, videos=False)
-        assert [check(row) for row in read_rows(path) if isinstance(row, ConversationRow)] == [[]] * 200
+        assert [check_row(row) for row in read_rows(path) if isinstance(row, ConversationRow)] == [[]] * 200
     assert named(USER, said("<think>A.</think>" + call()), TOOL, ANSWER) == []
     assert named(USER, said("red")) == []  # a direct answer
     assert named(USER, said(f"<think>A.</think>{call()}<answer>Ann</answer>")) == []
@@ -95,13 +95,13 @@ def test_roles_in_an_order_that_cannot_be(messages: list[JsonMessage]) -> None:
 
 def test_a_fault_names_file_and_row() -> None:
     row = ConversationRow(messages=[USER, said(call(name="zoom"))], videos=[], file=Path("a.parquet"), number=7)
-    assert list(map(str, check(row))) == [
-        "a.parquet, row 7: unknown_tool: message 2: there is no tool 'zoom'",
-        "a.parquet, row 7: empty_answer: the last message answers nothing",
+    assert list(map(str, check_row(row))) == [
+        "a.parquet, row 7: unknown_tool: message 2: unknown tool 'zoom'; choose from crop_video",
+        "a.parquet, row 7: empty_answer: the last message has no answer",
     ]
 
 
 def test_the_competing_form_is_a_fault() -> None:
     trace = main_trace(question_at(0, "train", 1), "parallel", 8, syntax="tool_code")
     assert trace is not None
-    assert set(named(*json.loads(row_of(trace)["messages"]))) == {"tool_code"}
+    assert set(named(*json.loads(trace_row(trace)["messages"]))) == {"tool_code"}

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paravt_infer.protocols.calls import parse_calls
-from paravt_training.data.check import call_window, faults
+from paravt_training.data.check import call_window, conversation_faults
 from paravt_training.data.convert import to_parallel
-from paravt_training.data.rows import JsonMessage, RowFault, text_of
-from paravt_training.world.build import row_of
+from paravt_training.data.rows import JsonMessage, RowError, message_text
+from paravt_training.world.build import trace_row
 from paravt_training.world.questions import question_at
 from paravt_training.world.traces import call_text, main_trace
 
@@ -38,11 +38,13 @@ def told(text: str) -> JsonMessage:
 
 def turns(messages: list[JsonMessage]) -> list[list[Window]]:
     """The windows of each of the assistant's turns."""
-    return [[call_window(call) for call in parse_calls(text_of(one))] for one in messages if one["role"] == "assistant"]
+    return [
+        [call_window(call) for call in parse_calls(message_text(one))] for one in messages if one["role"] == "assistant"
+    ]
 
 
 def results(messages: list[JsonMessage]) -> list[str]:
-    return [text_of(one) for one in messages if one["role"] == "tool"]
+    return [message_text(one) for one in messages if one["role"] == "tool"]
 
 
 def test_an_independent_pair_becomes_one_turn_and_its_frames_become_words() -> None:
@@ -69,7 +71,7 @@ def test_an_independent_pair_becomes_one_turn_and_its_frames_become_words() -> N
         ),
         answers("A woman in blue closes it. So the answer is Ann."),
     ]
-    assert not list(faults(done))
+    assert not list(conversation_faults(done))
 
 
 def test_overlapping_windows_stay_apart() -> None:
@@ -161,13 +163,13 @@ def test_a_single_call_with_words_and_a_trace_without_calls_are_unchanged() -> N
 def test_several_calls_in_a_turn_stay_as_they_are() -> None:
     trace = [*HEAD, thinks("A.", (0, 10), (20, 30)), told("1. x\n2. y"), thinks("B.", (40, 50)), told("1. z")]
     assert to_parallel([*trace, answers("C.")]) == [*trace, answers("C.")]
-    with pytest.raises(RowFault, match="several_calls: turn 1 has 2 calls that returned frames"):
+    with pytest.raises(RowError, match="several_calls: turn 1 has 2 calls that returned frames"):
         to_parallel([*HEAD, thinks("A.", (0, 10), (20, 30)), FRAMES, answers("B.")])
 
 
 def test_frames_of_which_nothing_is_said_are_a_fault() -> None:
     trace = [*HEAD, thinks("A.", (0, 10)), FRAMES, thinks("Next I will look at 00:20.", (20, 30)), FRAMES]
-    with pytest.raises(RowFault, match="no_summary: no later turn says what the window 0 to 10 s shows"):
+    with pytest.raises(RowError, match="no_summary: no later turn describes the window 0 to 10 s"):
         to_parallel([*trace, answers("A cat at 00:25.")])
     # What a later turn says of a time in the window is said of it.
     done = to_parallel([*trace, answers("A dog at 00:05. A cat at 00:25.")])
@@ -182,10 +184,10 @@ def test_a_response_inside_the_assistants_message_becomes_a_tool_turn() -> None:
         "<think>A dog.</think><answer>cat</answer>"
     )
     trace = [*HEAD, {"role": "assistant", "content": said}]
-    assert [fault.fault for fault in faults(trace)] == ["forged_response"]
+    assert [fault.fault for fault in conversation_faults(trace)] == ["forged_response"]
     done = to_parallel(trace)
     assert results(done) == ["1. [0.0 s - 10.0 s] A cat.\n2. [20.0 s - 30.0 s] A dog."]
-    assert text_of(done[-1]) == "<think>A dog.</think><answer>cat</answer>" and not list(faults(done))
+    assert message_text(done[-1]) == "<think>A dog.</think><answer>cat</answer>" and not list(conversation_faults(done))
 
 
 def test_a_users_turn_with_frames_is_a_response() -> None:
@@ -206,7 +208,7 @@ def test_the_sample_worlds_sequential_traces_become_its_parallel_ones() -> None:
         one, many = (main_trace(question_at(0, "train", number), form, 8) for form in ("sequential", "parallel"))
         if one is None or many is None or one.windows != many.windows:
             continue
-        before, wanted = (json.loads(row_of(trace)["messages"]) for trace in (one, many))
+        before, wanted = (json.loads(trace_row(trace)["messages"]) for trace in (one, many))
         merged += len(one.windows) > 1
         assert to_parallel(before) == [{"role": said["role"], "content": said["content"]} for said in wanted]
     assert merged > 10
@@ -231,11 +233,11 @@ def test_calls_are_kept_in_their_order_whatever_is_merged(steps: list[tuple[int,
     done = to_parallel(trace)
     assert trace == before
     assert list(chain(*turns(done))) == windows
-    calls = [call.raw for one in done for call in parse_calls(text_of(one)) if one["role"] == "assistant"]
+    calls = [call.raw for one in done for call in parse_calls(message_text(one)) if one["role"] == "assistant"]
     assert calls == [call_text(window) for window in windows]
     for turn, result in zip((turn for turn in turns(done) if turn), results(done), strict=True):
         assert all(one[1] <= two[0] or two[1] <= one[0] for one in turn for two in turn if one != two)
         assert len(turn) == len(set(turn))
         assert [line.split(".")[0] for line in result.split("\n")] == [str(number + 1) for number in range(len(turn))]
-    assert not list(faults(done))
+    assert not list(conversation_faults(done))
     assert to_parallel(done) == done  # nothing is left to merge

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from paravt_training.data.inspect import Counts, counted, quantiles
-from paravt_training.data.rows import BadRow, ConversationRow, JsonMessage
-from paravt_training.data.videos import Folders
+from paravt_training.data.inspect import RowStatistics, inspect_rows, quantiles
+from paravt_training.data.rows import ConversationRow, InvalidRow, JsonMessage
+from paravt_training.data.videos import VideoFolders
 from paravt_training.world.traces import call_text
 
 
@@ -16,9 +16,9 @@ def row(*said: str, source: str = "tvg", videos: tuple[str, ...] = (), **info: o
     )
 
 
-def counts_of(*rows: ConversationRow | BadRow, **how: object) -> dict[str, object]:
-    counts = Counts()
-    assert list(counted(rows, counts, **{"folders": Folders(), **how})) == list(rows)
+def counts_of(*rows: ConversationRow | InvalidRow, **how: object) -> dict[str, object]:
+    counts = RowStatistics()
+    assert list(inspect_rows(rows, counts, **{"folders": VideoFolders(), **how})) == list(rows)
     return counts.as_dict()
 
 
@@ -27,7 +27,7 @@ def test_sources_types_calls_and_turns() -> None:
     found = counts_of(
         row(two, two, "<answer>a b</answer>", question_type="mcq"),
         row("yes", source="museg"),
-        BadRow(file=Path("a"), number=3, fault="bad_json", detail="x"),
+        InvalidRow(file=Path("a"), number=3, fault="bad_json", detail="x"),
     )
     assert (found["rows"], found["with_calls"], found["bad_rows"]) == (2, 1, {"bad_json": 1})
     assert found["sources"] == {"tvg": 1, "museg": 1}
@@ -51,7 +51,7 @@ def test_missing_videos_are_counted_by_prefix(tmp_path: Path) -> None:
         row("a", videos=("selfqa/there.mp4", "selfqa/gone.mp4")),
         row("a", videos=("museg/charades/gone.mp4",)),
         row("a", videos=("selfqa/lost.mp4",)),
-        folders=Folders(root=tmp_path),
+        folders=VideoFolders(root=tmp_path),
     )
     assert found["videos"] == {"selfqa/": 3, "museg/charades/": 1}
     assert found["missing_videos"] == {"selfqa/": 2, "museg/charades/": 1}
@@ -63,4 +63,4 @@ def test_missing_videos_are_counted_by_prefix(tmp_path: Path) -> None:
 
 def test_no_rows() -> None:
     assert counts_of()["rows"] == 0
-    assert quantiles(Counts().characters)["most"] == 0
+    assert quantiles(RowStatistics().characters)["most"] == 0

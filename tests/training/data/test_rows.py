@@ -10,15 +10,23 @@ import pyarrow.parquet as pq
 import pytest
 
 from paravt_infer.errors import SettingsError
-from paravt_training.data.rows import ROWS_AT_ONCE, BadRow, ConversationRow, find_files, media_of, read_rows, text_of
-from paravt_training.data.videos import Folders, prefix_of
-from paravt_training.data.writer import SCHEMA, RowWriter
+from paravt_training.data.rows import (
+    ROW_GROUP,
+    ConversationRow,
+    InvalidRow,
+    expand_globs,
+    message_media,
+    message_text,
+    read_rows,
+)
+from paravt_training.data.videos import VideoFolders, video_prefix
+from paravt_training.data.writer import SCHEMA, open_row_writer
 from paravt_training.world.build import build
 
 ASKED = [{"role": "user", "content": "Who?"}]
 
 
-def only(path: Path, **columns: object) -> ConversationRow | BadRow:
+def only(path: Path, **columns: object) -> ConversationRow | InvalidRow:
     """The one row of a file with these columns."""
     pq.write_table(pa.Table.from_pylist([columns]), path)
     (row,) = read_rows(path)
@@ -46,7 +54,7 @@ def test_a_row_of_the_public_sft_files(tmp_path: Path) -> None:
     row = only(tmp_path / "paravt_sft_tvg_6k3.parquet", messages=json.dumps(said), id="tvg-1")
     assert isinstance(row, ConversationRow)
     assert row.messages[0] == {"role": "system", "content": "You see a video."}
-    assert media_of(row.messages[1]) == [
+    assert message_media(row.messages[1]) == [
         {"type": "video", "video": "longvt_source/tvg_1/a.mp4"},
         {"type": "image", "image": "longvt_source/videor1_1/a.png"},
     ]
@@ -89,7 +97,7 @@ def test_structured_calls_are_read_as_a_model_writes_them(tmp_path: Path) -> Non
     said = {"role": "assistant", "content": None, "tool_calls": [{"type": "function", "function": function}]}
     row = only(tmp_path / "a.parquet", messages=json.dumps([*ASKED, said]))
     assert isinstance(row, ConversationRow)
-    assert text_of(row.messages[1]) == (
+    assert message_text(row.messages[1]) == (
         '<tool_call>{"name": "crop_video", "arguments": {"start_time": 1, "end_time": 2}}</tool_call>'
     )
 
@@ -110,20 +118,20 @@ def test_structured_calls_are_read_as_a_model_writes_them(tmp_path: Path) -> Non
         ({"messages": json.dumps(ASKED), "extra_info": "[1]"}, "bad_extra_info"),
     ],
 )
-def test_a_bad_row_is_told_and_the_stream_goes_on(tmp_path: Path, columns: dict[str, object], fault: str) -> None:
+def test_a_bad_row_is_reported_and_reading_continues(tmp_path: Path, columns: dict[str, object], fault: str) -> None:
     path = tmp_path / "a.parquet"
     good = {"messages": json.dumps(ASKED), **dict.fromkeys(columns.keys() - {"messages"})}
     pq.write_table(pa.Table.from_pylist([good, columns, good]), path)
     before, bad, after = read_rows(path)
     assert isinstance(before, ConversationRow) and isinstance(after, ConversationRow) and after.number == 3
-    assert isinstance(bad, BadRow) and bad.fault == fault
+    assert isinstance(bad, InvalidRow) and bad.fault == fault
     assert str(bad).startswith(f"{path}, row 2: {fault}: ")
 
 
 def test_bytes_that_are_no_text_spoil_one_row_alone(tmp_path: Path) -> None:
     texts = pa.array([json.dumps(ASKED).encode(), b"\xff\xfe", json.dumps(ASKED).encode()])
     pq.write_table(pa.table({"messages": texts.view(pa.string())}), tmp_path / "a.parquet")
-    faults = [row.fault if isinstance(row, BadRow) else "" for row in read_rows(tmp_path / "a.parquet")]
+    faults = [row.fault if isinstance(row, InvalidRow) else "" for row in read_rows(tmp_path / "a.parquet")]
     assert faults == ["", "bad_text", ""]
 
 
@@ -135,18 +143,18 @@ def test_a_wrong_file_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"text\.parquet: not a Parquet file \(.*\)$"):
         list(read_rows(text))
     pq.write_table(pa.table({"question": ["Who?"]}), text)
-    with pytest.raises(SettingsError, match="no column is called messages or prompt"):
+    with pytest.raises(SettingsError, match="it has no column messages or prompt"):
         list(read_rows(text))
 
 
 def test_chosen_rows_alone_are_read(tmp_path: Path) -> None:
-    with RowWriter(tmp_path / "a.parquet") as writer:
+    with open_row_writer(tmp_path / "a.parquet") as writer:
         for number in range(700):
             writer.write(ConversationRow(messages=[{"role": "user", "content": f"{number}?"}], videos=[]))
     chosen = np.zeros(700, bool)
     chosen[[0, 255, 256, 699]] = True
     rows = [row for row in read_rows(tmp_path / "a.parquet", chosen) if isinstance(row, ConversationRow)]
-    assert [(row.number, text_of(row.messages[0])) for row in rows] == [
+    assert [(row.number, message_text(row.messages[0])) for row in rows] == [
         (1, "0?"),
         (256, "255?"),
         (257, "256?"),
@@ -158,7 +166,7 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     row = ConversationRow(
         messages=[{"role": "user", "content": "half a pair: \ud800"}], videos=["v.mp4"], info={"answer": "B"}
     )
-    with RowWriter(tmp_path / "new/a.parquet") as writer:
+    with open_row_writer(tmp_path / "new/a.parquet") as writer:
         writer.write(row)
     assert pq.read_schema(tmp_path / "new/a.parquet").equals(SCHEMA)
     (again,) = read_rows(tmp_path / "new/a.parquet")
@@ -169,15 +177,18 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
 def test_an_interrupted_file_is_not_there_and_the_old_one_stays(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     path.write_text("old")
-    with pytest.raises(KeyboardInterrupt), RowWriter(path) as writer:
+    with pytest.raises(KeyboardInterrupt), open_row_writer(path) as writer:
         writer.write(ConversationRow(messages=ASKED, videos=[]))
         raise KeyboardInterrupt
     assert [one.name for one in tmp_path.iterdir()] == ["a.parquet"] and path.read_text() == "old"
-    with pytest.raises(SettingsError, match=r"cannot be written \(.*\); name another place"), RowWriter(path / "b"):
+    with (
+        pytest.raises(SettingsError, match=r"cannot write \(.*\); free some space or choose another path"),
+        open_row_writer(path / "b"),
+    ):
         pass
 
 
-@pytest.mark.parametrize("row_group", [ROWS_AT_ONCE, 20_000], ids=["small row groups", "one row group"])
+@pytest.mark.parametrize("row_group", [ROW_GROUP, 20_000], ids=["small row groups", "one row group"])
 def test_memory_does_not_grow_with_the_file(tmp_path: Path, row_group: int) -> None:
     """20,000 rows of 2,000 characters are 40 MB; both Arrow's memory and Python's stay below a fifth of that."""
     path = tmp_path / "a.parquet"
@@ -200,13 +211,13 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, row_group: int) -> N
 
 def test_sentinel_paths_are_looked_for_under_the_root(tmp_path: Path) -> None:
     beside, root = Path("files/a.parquet"), tmp_path
-    folders = Folders(root=root, by_prefix={"selfqa/": tmp_path / "qa", "museg/": tmp_path / "m"})
-    assert folders.find("longvt_source/tvg_1/a.mp4", beside) == root / "longvt_source/tvg_1/a.mp4"
-    assert folders.find("selfqa/a.mp4", beside) == tmp_path / "qa/a.mp4"
-    assert folders.find("museg/charades/a.mp4", beside) == tmp_path / "m/charades/a.mp4"
-    assert folders.find("/abs/a.mp4", beside) == Path("/abs/a.mp4")
-    assert Folders().find("videos/a.mp4", beside) == Path("files/videos/a.mp4")
-    assert [prefix_of(path) for path in ("museg/et_instruct_164k/a.mp4", "longvt_source/x/a.mp4", "a.mp4")] == [
+    folders = VideoFolders(root=root, by_prefix={"selfqa/": tmp_path / "qa", "museg/": tmp_path / "m"})
+    assert folders.resolve("longvt_source/tvg_1/a.mp4", beside) == root / "longvt_source/tvg_1/a.mp4"
+    assert folders.resolve("selfqa/a.mp4", beside) == tmp_path / "qa/a.mp4"
+    assert folders.resolve("museg/charades/a.mp4", beside) == tmp_path / "m/charades/a.mp4"
+    assert folders.resolve("/abs/a.mp4", beside) == Path("/abs/a.mp4")
+    assert VideoFolders().resolve("videos/a.mp4", beside) == Path("files/videos/a.mp4")
+    assert [video_prefix(path) for path in ("museg/et_instruct_164k/a.mp4", "longvt_source/x/a.mp4", "a.mp4")] == [
         "museg/et_instruct_164k/",
         "longvt_source/",
         "./",
@@ -215,15 +226,15 @@ def test_sentinel_paths_are_looked_for_under_the_root(tmp_path: Path) -> None:
 
 def test_a_damaged_file_says_after_which_row(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
-    with RowWriter(path) as writer:
-        for number in range(2 * ROWS_AT_ONCE):
+    with open_row_writer(path) as writer:
+        for number in range(2 * ROW_GROUP):
             writer.write(ConversationRow(messages=[{"role": "user", "content": f"{number}?"}], videos=[]))
     place = pq.read_metadata(path).row_group(1).column(0).data_page_offset
     raw = bytearray(path.read_bytes())
     raw[place + 20 : place + 60] = b"\0" * 40
     path.write_bytes(raw)
     rows = read_rows(path)
-    with pytest.raises(SettingsError, match=r"a\.parquet: damaged after row \d+ \(.*\); get it again"):
+    with pytest.raises(SettingsError, match=r"a\.parquet: damaged after row \d+ \(.*\); copy it again"):
         list(rows)
 
 
@@ -231,8 +242,8 @@ def test_files_are_found_by_patterns(tmp_path: Path) -> None:
     for name in ("b.parquet", "a.parquet", "deep/c.parquet"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
-    found = find_files(["*.parquet", str(tmp_path / "deep/c.parquet")], "x", tmp_path)
+    found = expand_globs(["*.parquet", str(tmp_path / "deep/c.parquet")], "x", tmp_path)
     assert [str(path.relative_to(tmp_path)) for path in found] == ["a.parquet", "b.parquet", "deep/c.parquet"]
-    assert len(find_files([str(tmp_path / "**/*.parquet")], "x")) == 3
+    assert len(expand_globs([str(tmp_path / "**/*.parquet")], "x")) == 3
     with pytest.raises(SettingsError, match=r"source x: .*/none\*: no such file; check the path"):
-        find_files(["none*"], "source x", tmp_path)
+        expand_globs(["none*"], "source x", tmp_path)

@@ -110,9 +110,9 @@ def test_a_question_of_its_own_goes_before_the_text_of_the_row(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("info", "told"),
     [
-        ({"answer": "E", "options": ["red", "blue"]}, "right answer 'E': names none of the options A, B; mend the row"),
-        ({"answer": "soon", "kind": "grounding"}, "right answer 'soon': is no [start, end] in seconds; mend the row"),
-        ({"kind": "open"}, "right answer '': has no word; mend the row"),
+        ({"answer": "E", "options": ["red", "blue"]}, "gold answer 'E': not one of the options A, B; fix the row"),
+        ({"answer": "soon", "kind": "grounding"}, "gold answer 'soon': not [start, end] in seconds; fix the row"),
+        ({"kind": "open"}, "gold answer '': has no words; fix the row"),
     ],
 )
 def test_a_row_without_a_usable_answer_is_named(tmp_path: Path, info: dict[str, Any], told: str) -> None:

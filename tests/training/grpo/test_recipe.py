@@ -112,7 +112,7 @@ def test_the_mini_recipes_run_on_a_cpu_in_one_process() -> None:
         ("settings.top_p=0.9", "recipe settings: top_p is set by the run itself; leave it out"),
         ("settings.temperature=1", "recipe settings: temperature is set by the run itself; leave it out"),
         ("settings.turn_regex=[a]", "recipe settings: turn_regex is set by the run itself; leave it out"),
-        ("rewards.accuracy=judge", "recipe rewards: accuracy is judge, so judge.server must name a chat endpoint"),
+        ("rewards.accuracy=judge", "recipe rewards: accuracy is judge; set judge.server to the URL of a chat endpoint"),
     ],
 )  # fmt: skip
 def test_a_fault_names_the_key_and_what_is_allowed(change: str, told: str) -> None:

@@ -11,11 +11,11 @@ import torch
 from paravt_infer.agent import _Conversation
 from paravt_infer.model import load_model_files
 from paravt_infer.rollout import Turn
-from paravt_training.data.sources import WorldSource, conversation_of
+from paravt_training.data.sources import WorldSource, trace_conversation
 from paravt_training.model.encode import IGNORED, Encoder
 from paravt_training.recipe import TraceMix, WorldData
-from paravt_training.world.stream import Mix, trace_at
-from paravt_training.world.traces import messages_of
+from paravt_training.world.stream import trace_at
+from paravt_training.world.traces import render_messages
 
 KINDS: dict[str, dict[str, Any]] = {
     "perception": {"perception": 1},
@@ -47,8 +47,8 @@ def test_the_ids_are_those_that_the_engine_feeds(encoder: Encoder, kind: str) ->
     chat = encoder.chat
     image, end = chat.image_token_id, chat.tokenizer.eos_token_id
     for number in range(6):
-        trace = trace_at(5, "train", number, Mix(**{**NONE, **KINDS[kind], "budgets": (4, 8)}))
-        conversation = conversation_of(messages_of(trace, (64, 64)), trace)
+        trace = trace_at(5, "train", number, TraceMix(**{**NONE, **KINDS[kind], "budgets": (4, 8)}))
+        conversation = trace_conversation(render_messages(trace, (64, 64)), trace)
         sample = encoder.encode(conversation)
         talk = _Conversation(_Backend(chat))  # type: ignore[arg-type]
         waiting, learned = [], []
@@ -73,10 +73,10 @@ def test_the_ids_are_those_that_the_engine_feeds(encoder: Encoder, kind: str) ->
 
 def test_the_end_of_a_turn_is_learned_unless_it_was_stopped(encoder: Encoder) -> None:
     end = encoder.chat.tokenizer.eos_token_id
-    mix = Mix(**{**NONE, "sequential": 1, "frames": 0.0})
+    mix = TraceMix(**{**NONE, "sequential": 1, "frames": 0.0})
     traces = (trace_at(5, "train", number, mix) for number in range(40))
     trace = next(trace for trace in traces if trace.messages[2].stopped)
-    conversation = conversation_of(messages_of(trace, (64, 64)), trace)
+    conversation = trace_conversation(render_messages(trace, (64, 64)), trace)
     sample = encoder.encode(conversation)
     ended = (sample.labels == end).sum()
     stopped = sum(said.stopped for said in trace.messages)
@@ -87,7 +87,7 @@ def test_the_end_of_a_turn_is_learned_unless_it_was_stopped(encoder: Encoder) ->
 
 
 def test_a_think_prefix_is_the_beginning_of_what_is_learned(encoder: Encoder) -> None:
-    trace = trace_at(5, "train", 1, Mix(**{**NONE, "parallel": 1}))
+    trace = trace_at(5, "train", 1, TraceMix(**{**NONE, "parallel": 1}))
     text = trace.messages[2].text
     chat = encoder.chat
     assert chat.encode_text("<think>\n") + chat.encode_text(text.removeprefix("<think>\n")) == chat.encode_text(text)

@@ -1,4 +1,4 @@
-"""Reports: runs read as they were written, numbers of their tables, pictures of what is there, one page."""
+"""Reports: runs read as they were written, the numbers of their tables, figures of the metrics they have, one page."""
 
 import base64
 import io
@@ -19,8 +19,9 @@ from typer.testing import CliRunner
 from paravt_cli.train import report
 from paravt_infer.errors import SettingsError
 from paravt_training.loop.metrics import MetricsLog
-from paravt_training.report.page import over_seeds, read_runs, write_report
-from paravt_training.report.pictures import path, running_mean
+from paravt_training.report.figures import accuracy_path, running_mean
+from paravt_training.report.page import write_report
+from paravt_training.report.runs import average_seeds, read_runs
 
 
 def run(folder: Path, records: Iterable[dict[str, Any]], *, name: str | None = None, rest: str = "") -> Path:
@@ -68,43 +69,43 @@ def test_start_and_end_are_means_of_the_first_and_last_tenth_of_the_steps_measur
     assert one.ends("f_tau") is None
 
 
-def test_what_is_no_finite_number_is_not_drawn(tmp_path: Path) -> None:
+def test_values_that_are_not_finite_numbers_are_not_drawn(tmp_path: Path) -> None:
     records = [{"step": 1, "loss": float("nan")}, {"step": 2, "loss": 3.0}, {"step": 3, "loss": "much"}]
     (one,) = read_runs([run(tmp_path / "a", records)])
     assert [series.tolist() for series in one.series("loss")] == [[2.0], [3.0]]
 
 
-def test_each_held_out_measure_is_laid_beside_the_form_at_its_step(tmp_path: Path) -> None:
+def test_each_held_out_metric_is_paired_with_the_format_at_its_step(tmp_path: Path) -> None:
     (one,) = read_runs([run(tmp_path / "a", grpo(10))])  # so few steps are not smoothed
-    steps, form, accuracy = path(one, "f_tau")
+    steps, form, accuracy = accuracy_path(one, "f_tau")
     assert steps.tolist() == [0, 10]
     assert form.tolist() == pytest.approx([0.15, 0.6])  # before the first step: as in the first
     assert accuracy.tolist() == pytest.approx([0.4, 0.65])
-    assert path(one, "held_out/format")[1].tolist() == [0.8, 0.9]
+    assert accuracy_path(one, "held_out/format")[1].tolist() == [0.8, 0.9]
 
 
-def test_runs_are_named_by_their_recipes_and_by_their_folders_where_names_repeat(tmp_path: Path) -> None:
+def test_runs_are_named_by_recipe_and_by_folder_where_names_repeat(tmp_path: Path) -> None:
     a, b = run(tmp_path / "a", sft(), name="grpo"), run(tmp_path / "b", sft(), name="grpo")
     c, d = run(tmp_path / "c", sft(), name="other"), run(tmp_path / "d", sft())
     names = [one.name for one in read_runs([a, b, c, d, a])]
     assert names == [f"grpo ({a})", f"grpo ({b})", "other", "d"]
 
 
-def test_runs_of_one_recipe_are_one_their_mean_where_all_of_them_are(tmp_path: Path) -> None:
+def test_seeds_are_averaged_at_the_steps_that_all_of_them_reached(tmp_path: Path) -> None:
     a = [{"step": 1, "kappa": 1.0, "phase": "a"}, {"step": 2, "kappa": 2.0, "kl": 0.5}, {"step": 3, "kappa": 9.0}]
     b = [{"step": 1, "kappa": 2.0}, {"step": 2, "kappa": 4.0, "kl": float("nan")}]
     runs = read_runs(
         [run(tmp_path / "a", a, name="grpo"), run(tmp_path / "c", sft()), run(tmp_path / "b", b, name="grpo")]
     )
-    grpo, other = over_seeds(runs)
+    grpo, other = average_seeds(runs)
     assert (grpo.name, other.name) == ("grpo × 2", "c") and grpo.seeds == (runs[0], runs[2])
     assert grpo.records == [{"step": 1, "kappa": 1.5}, {"step": 2, "kappa": 3.0, "kl": 0.5}]
 
 
-def test_runs_of_one_recipe_without_a_common_step_are_told(tmp_path: Path) -> None:
+def test_seeds_without_a_common_step_are_an_error(tmp_path: Path) -> None:
     runs = [run(tmp_path / str(step), [{"step": step}], name="grpo") for step in (1, 2)]
-    with pytest.raises(SettingsError, match=r"/1, .*/2: no step that all of them did; draw them apart"):
-        over_seeds(read_runs(runs))
+    with pytest.raises(SettingsError, match=r"/1, .*/2: no step in common; draw these runs without averaging seeds"):
+        average_seeds(read_runs(runs))
 
 
 @pytest.mark.parametrize(
@@ -112,14 +113,14 @@ def test_runs_of_one_recipe_without_a_common_step_are_told(tmp_path: Path) -> No
     [
         ('{"step": 1}\n{"step": 2, "lo\n{"step": 3}\n', "metrics.jsonl, line 2: not JSON"),
         ('{"step": 1}\n[2]\n', "metrics.jsonl, line 2: not an object"),
-        ('{"loss": 1}\n', "metrics.jsonl, line 1: not an object with a whole number as its step"),
-        ("", "metrics.jsonl: holds no step yet"),
-        ('{"step": 1, "lo', "metrics.jsonl: holds no step yet"),
-        (None, "metrics.jsonl: cannot be read"),
-        (b"\xff\xfe", "metrics.jsonl: cannot be read as text"),
+        ('{"loss": 1}\n', "metrics.jsonl, line 1: not an object with an integer step"),
+        ("", "metrics.jsonl: no step recorded yet"),
+        ('{"step": 1, "lo', "metrics.jsonl: no step recorded yet"),
+        (None, "metrics.jsonl: cannot read"),
+        (b"\xff\xfe", "metrics.jsonl: cannot read as text"),
     ],
 )
-def test_broken_metrics_are_told_with_their_file_and_line(tmp_path: Path, text: str | bytes | None, told: str) -> None:
+def test_broken_metrics_are_reported_with_file_and_line(tmp_path: Path, text: str | bytes | None, told: str) -> None:
     if text is not None:
         (tmp_path / "metrics.jsonl").write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(SettingsError) as caught:
@@ -128,7 +129,7 @@ def test_broken_metrics_are_told_with_their_file_and_line(tmp_path: Path, text: 
 
 
 @given(st.integers(min_value=0, max_value=200))
-def test_a_run_that_is_still_going_may_end_anywhere(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
+def test_a_run_in_progress_may_end_anywhere(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
     folder = tmp_path_factory.mktemp("cut")
     with MetricsLog(folder, steps=9) as metrics:
         for step in range(1, 6):
@@ -141,7 +142,7 @@ def test_a_run_that_is_still_going_may_end_anywhere(tmp_path_factory: pytest.Tem
         (one,) = read_runs([folder])
         assert [record["step"] for record in one.records] == list(range(1, len(whole) + 1))
     else:
-        with pytest.raises(SettingsError, match="no step yet"):
+        with pytest.raises(SettingsError, match="no step recorded yet"):
             read_runs([folder])
 
 
@@ -160,7 +161,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root / "out"
 
 
-def test_pictures_show_lines_in_the_runs_colours(drawn: Path) -> None:
+def test_figures_show_lines_in_the_colours_of_the_runs(drawn: Path) -> None:
     for file in drawn.glob("*.png"):
         with Image.open(file) as picture:
             assert picture.width == 1650 and picture.height > 500
@@ -187,10 +188,10 @@ def test_the_page_has_the_numbers_as_tables_and_names_as_text(drawn: Path) -> No
     text = " ".join(re.sub(r"<[^>]*>", "", page).split())
     # The first and last four of forty steps: 0.1 + 0.5 * 2.5 / 40 and 0.1 + 0.5 * 38.5 / 40; closure likewise.
     assert "0.131→0.581" in text and "51.6 %→74.1 %" in text
-    assert "Tag closure (Table 5): drawn without cold: no closure/think or closure/tool_call" in text
+    assert "Tag closure (Table 5): drawn without cold, which has no closure/think or closure/tool_call" in text
 
 
-def test_of_a_supervised_run_what_there_is_is_drawn_and_the_rest_is_told(
+def test_a_supervised_run_gets_the_figures_it_has_metrics_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = write_report([run(tmp_path / "a", sft(), name="cold")], tmp_path / "out")
@@ -230,7 +231,7 @@ def test_the_command_prints_the_files_and_nothing_else(tmp_path: Path) -> None:
     assert result.stdout.splitlines() == [str(tmp_path / "out" / name) for name in ("learning.png", "report.html")]
 
 
-def test_a_folder_that_cannot_be_written_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(SettingsError, match="file/out: cannot be written"):
+    with pytest.raises(SettingsError, match="file/out: cannot write"):
         write_report([run(tmp_path / "a", sft())], tmp_path / "file" / "out")

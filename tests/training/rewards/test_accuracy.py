@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paravt_infer.errors import SettingsError
-from paravt_training.rewards.accuracy import GoldAnswer, accuracy, token_f1
+from paravt_training.rewards.accuracy import GoldAnswer, accuracy_reward, token_f1
 
 FOUR = {"A": "a red car", "B": "a blue car", "C": "a dog", "D": "a man"}
 TEN = {letter: f"thing number {number}" for number, letter in enumerate("ABCDEFGHIJ")}
@@ -13,7 +13,7 @@ TEN = {letter: f"thing number {number}" for number, letter in enumerate("ABCDEFG
 
 def earners(said: str, options: dict[str, str]) -> str:
     """The options that an answer is right for."""
-    return "".join(x for x in options if accuracy(said, GoldAnswer(answer=x, kind="choice", options=options)))
+    return "".join(x for x in options if accuracy_reward(said, GoldAnswer(answer=x, kind="choice", options=options)))
 
 
 @pytest.mark.parametrize(
@@ -69,8 +69,8 @@ def test_several_letters_at_once_are_right_for_none(said: str) -> None:
 
 
 def test_letters_count_where_options_are_not_known() -> None:
-    assert accuracy("(F)", GoldAnswer(answer="F. six", kind="choice")) == 1
-    assert accuracy("A, F", GoldAnswer(answer="F", kind="choice")) == 0
+    assert accuracy_reward("(F)", GoldAnswer(answer="F. six", kind="choice")) == 1
+    assert accuracy_reward("A, F", GoldAnswer(answer="F", kind="choice")) == 0
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_letters_count_where_options_are_not_known() -> None:
     ],
 )
 def test_an_open_answer_scores_token_f1(said: str | None, right: str, score: float) -> None:
-    assert accuracy(said, GoldAnswer(answer=right, kind="open")) == pytest.approx(score)
+    assert accuracy_reward(said, GoldAnswer(answer=right, kind="open")) == pytest.approx(score)
 
 
 @pytest.mark.parametrize(
@@ -110,20 +110,20 @@ def test_an_open_answer_scores_token_f1(said: str | None, right: str, score: flo
     ],
 )
 def test_a_span_scores_its_intersection_over_union(said: str | None, right: str, score: float) -> None:
-    assert accuracy(said, GoldAnswer(answer=right, kind="grounding")) == pytest.approx(score)
+    assert accuracy_reward(said, GoldAnswer(answer=right, kind="grounding")) == pytest.approx(score)
 
 
 @pytest.mark.parametrize(
     ("answer", "kind", "says"),
     [
-        ("E", "choice", "right answer 'E': names none of the options A, B, C, D; mend the row"),
-        ("", "choice", "right answer '': names none"),
-        ("[30, 12]", "grounding", "right answer '[30, 12]': is no [start, end] in seconds; mend the row"),
-        ("12", "grounding", "right answer '12': is no"),
-        (" ... ", "open", "right answer ' ... ': has no word; mend the row"),
+        ("E", "choice", "gold answer 'E': not one of the options A, B, C, D; fix the row"),
+        ("", "choice", "gold answer '': not one of"),
+        ("[30, 12]", "grounding", "gold answer '[30, 12]': not [start, end] in seconds; fix the row"),
+        ("12", "grounding", "gold answer '12': not"),
+        (" ... ", "open", "gold answer ' ... ': has no words; fix the row"),
     ],
 )
-def test_a_right_answer_that_no_answer_could_match_is_told_at_once(answer: str, kind: str, says: str) -> None:
+def test_a_gold_answer_that_nothing_could_match_is_an_error(answer: str, kind: str, says: str) -> None:
     with pytest.raises(SettingsError) as caught:
         GoldAnswer(answer=answer, kind=kind, options=FOUR if kind == "choice" else {})  # type: ignore[arg-type]
     assert str(caught.value).startswith(says)
@@ -137,7 +137,7 @@ LETTERY = st.lists(st.sampled_from([*"ABCDabcdI", " ", ", ", ".", "\n", "(", ")"
 def test_any_text_scores_between_0_and_1_and_is_right_for_one_option_at_most(said: str) -> None:
     assert len(earners(said, FOUR)) <= 1
     for gold in (GoldAnswer(answer="a red car", kind="open"), GoldAnswer(answer="[12, 30]", kind="grounding")):
-        assert 0 <= accuracy(said, gold) <= 1
+        assert 0 <= accuracy_reward(said, gold) <= 1
 
 
 @given(st.text(), st.text())

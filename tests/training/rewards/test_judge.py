@@ -9,8 +9,8 @@ import pytest
 from paravt_infer.errors import BackendError
 from paravt_training.rewards.accuracy import GoldAnswer
 from paravt_training.rewards.config import JudgeConfig, RewardConfig
-from paravt_training.rewards.judge import Judge
-from paravt_training.rewards.total import reward
+from paravt_training.rewards.judge import open_reward_judge
+from paravt_training.rewards.total import compute_reward
 from tests.fixtures.reward_records import ANSWER, THOUGHT, record
 
 GOLD = GoldAnswer(answer="the blue car", kind="open")
@@ -62,13 +62,13 @@ class Endpoint:
     ],
 )
 async def test_a_verdict_is_one_of_three_numbers(said: str, score: float | None) -> None:
-    async with Endpoint(said) as endpoint, Judge(endpoint.config) as judge:
+    async with Endpoint(said) as endpoint, open_reward_judge(endpoint.config) as judge:
         assert await judge.grade(MADE, GOLD) == score
-        assert (judge.asked, judge.failed) == (1, score is None)
+        assert (judge.requests, judge.failures) == (1, score is None)
 
 
 async def test_the_judge_is_told_the_question_and_both_answers_as_data() -> None:
-    async with Endpoint("1") as endpoint, Judge(endpoint.config) as judge:
+    async with Endpoint("1") as endpoint, open_reward_judge(endpoint.config) as judge:
         await judge.grade(MADE, GOLD)
     [sent] = endpoint.sent
     [message] = sent["messages"]
@@ -80,24 +80,24 @@ async def test_the_judge_is_told_the_question_and_both_answers_as_data() -> None
 
 
 async def test_what_needs_no_judge_is_not_asked() -> None:
-    async with Endpoint() as endpoint, Judge(endpoint.config) as judge:
+    async with Endpoint() as endpoint, open_reward_judge(endpoint.config) as judge:
         assert await judge.grade(record(THOUGHT + ANSWER), GoldAnswer(answer="B", kind="choice")) is None
         assert await judge.grade(record("<answer></answer>"), GOLD) == 0
-        assert judge.asked == 0 and not endpoint.sent
+        assert judge.requests == 0 and not endpoint.sent
 
 
 async def test_failures_are_counted_and_told_and_the_rule_grades(capsys: pytest.CaptureFixture[str]) -> None:
-    async with Endpoint(status=400) as endpoint, Judge(endpoint.config) as judge:
+    async with Endpoint(status=400) as endpoint, open_reward_judge(endpoint.config) as judge:
         config = RewardConfig(accuracy="judge", judge=endpoint.config)
         for _ in range(5):
-            got = reward(MADE, GOLD, config, judged=await judge.grade(MADE, GOLD))
+            got = compute_reward(MADE, GOLD, config, judged=await judge.grade(MADE, GOLD))
             assert got.parts["judge_failed"] == 1
             assert got.parts["accuracy"] == pytest.approx(0.5)  # token F1
-        assert (judge.asked, judge.failed) == (5, 5)
+        assert (judge.requests, judge.failures) == (5, 5)
     out, err = capsys.readouterr()
     assert out == ""
     first, *_, last = err.splitlines()
-    assert first.startswith("judge: 1 of 1 failed, graded by token F1 instead; the last: http://127.0.0.1:")
+    assert first.startswith("judge: 1 of 1 failed, token F1 was used instead; the last: http://127.0.0.1:")
     assert first.endswith("answered 400: no such model")
     assert last.startswith("judge: 4 of 4 failed") and len(err.splitlines()) == 3
 
@@ -106,5 +106,5 @@ async def test_a_judge_without_a_name_must_be_listed() -> None:
     async with Endpoint(status=404) as endpoint:
         config = endpoint.config.model_copy(update={"model": None})
         with pytest.raises(BackendError, match="answered 404"):
-            async with Judge(config):
+            async with open_reward_judge(config):
                 pass

@@ -10,8 +10,8 @@ from pydantic import ValidationError
 
 from paravt_infer import Engine, Question, Rollout, Settings
 from paravt_training.rewards.accuracy import GoldAnswer
-from paravt_training.rewards.config import JudgeConfig, Necessity, RewardConfig, TaskAware
-from paravt_training.rewards.total import group_rewards, reward
+from paravt_training.rewards.config import JudgeConfig, NecessityConfig, RewardConfig, TaskAwareConfig
+from paravt_training.rewards.total import compute_reward, group_rewards
 from tests.fixtures.responses import call_text
 from tests.fixtures.reward_records import ALL, ANSWER, CODE, OPEN, OPTIONS, THOUGHT, ZOOM, record
 from tests.fixtures.scripted import ScriptedBackend
@@ -87,7 +87,7 @@ def played(tiny: Path, video: str) -> dict[str, Rollout]:
 def test_none_earns_what_it_should_not(
     played: dict[str, Rollout], name: str, accuracy: float, form: float, tool: float
 ) -> None:
-    got = reward(played[name], B, FULL)
+    got = compute_reward(played[name], B, FULL)
     assert {part: got.parts[part] for part in ("accuracy", "format", "tool")} == pytest.approx(
         {"accuracy": accuracy, "format": form, "tool": tool}
     )
@@ -97,19 +97,19 @@ def test_none_earns_what_it_should_not(
 @pytest.mark.parametrize("name", sorted(set(PLAYED) - {"with a call", "direct"}))
 def test_nothing_made_up_earns_more_than_the_honest_way(played: dict[str, Rollout], name: str) -> None:
     tried = [call for call in played[name].evidence if call.status == "ok"]
-    honest = reward(played["with a call" if tried else "direct"], B, FULL)
-    assert reward(played[name], B, FULL).total <= honest.total
+    honest = compute_reward(played["with a call" if tried else "direct"], B, FULL)
+    assert compute_reward(played[name], B, FULL).total <= honest.total
 
 
 def test_the_sum_by_its_weights() -> None:
     made = record(THOUGHT + CALL, OPEN + ANSWER)
-    full = reward(made, B, FULL)
+    full = compute_reward(made, B, FULL)
     assert full.parts == pytest.approx(
         {"accuracy": 1.0, "base": 1.0, "anchor": -0.3, "format": 0.85, "tool": 0.8, "degenerate": 0.0}
     )
     assert full.total == pytest.approx(2.65)
-    assert reward(made, B, RewardConfig(lambda_fmt=0.5)).total == pytest.approx(1 + 0.425 + 0.8)
-    assert reward(made, B, RewardConfig(lambda_anchor=1.0)).total == pytest.approx(1 + 0.7 + 0.8)
+    assert compute_reward(made, B, RewardConfig(lambda_fmt=0.5)).total == pytest.approx(1 + 0.425 + 0.8)
+    assert compute_reward(made, B, RewardConfig(lambda_anchor=1.0)).total == pytest.approx(1 + 0.7 + 0.8)
 
 
 @pytest.mark.parametrize(
@@ -128,12 +128,12 @@ def test_the_sum_by_its_weights() -> None:
 def test_each_ablation_is_a_switch(change: dict[str, object], sound: float, collapsed: float) -> None:
     """Table 2, block B. Gating is a switch of `paravt_training.grpo.gating`, the think prefix one of `Settings`."""
     config = RewardConfig.model_validate(change)
-    assert reward(record(THOUGHT + CALL, ANSWER), B, config).total == pytest.approx(sound)
-    assert reward(record(THOUGHT + CALL, OPEN + ANSWER), B, config).total == pytest.approx(collapsed)
+    assert compute_reward(record(THOUGHT + CALL, ANSWER), B, config).total == pytest.approx(sound)
+    assert compute_reward(record(THOUGHT + CALL, OPEN + ANSWER), B, config).total == pytest.approx(collapsed)
 
 
 def test_a_term_that_is_off_is_still_in_the_parts() -> None:
-    off = reward(record(THOUGHT + CALL, ANSWER), B, RewardConfig(tool=False, anchoring=False))
+    off = compute_reward(record(THOUGHT + CALL, ANSWER), B, RewardConfig(tool=False, anchoring=False))
     assert (off.parts["tool"], off.parts["anchor"]) == pytest.approx((0.8, 0.7))
 
 
@@ -141,15 +141,15 @@ def test_a_term_that_is_off_is_still_in_the_parts() -> None:
 def test_an_episode_that_failed_has_no_reward(status: str) -> None:
     made = record(THOUGHT + ANSWER).model_copy(update={"status": status, "id": "r7"})
     with pytest.raises(ValueError, match=rf"rollout r7 \({status}\) has no reward"):
-        reward(made, B, FULL)
+        compute_reward(made, B, FULL)
 
 
 def test_phase_staging_rewards_the_form_alone_at_first() -> None:
     config, made = RewardConfig(format_steps=10), record(THOUGHT + CALL, ANSWER)
-    early, late = reward(made, B, config, step=9), reward(made, B, config, step=10)
+    early, late = compute_reward(made, B, config, step=9), compute_reward(made, B, config, step=10)
     assert (early.total, late.total) == pytest.approx((1.0, 2.8))
     assert (early.parts["staged"], late.parts["staged"]) == (1, 0)
-    assert "staged" not in reward(made, B, FULL, step=9).parts
+    assert "staged" not in compute_reward(made, B, FULL, step=9).parts
 
 
 @pytest.mark.parametrize(
@@ -157,10 +157,10 @@ def test_phase_staging_rewards_the_form_alone_at_first() -> None:
 )
 def test_task_aware_factors_favour_concise_choices(said: str, weight: float, total: float) -> None:
     made = record(f"{THOUGHT}<answer>{said}</answer>")
-    got = reward(made, B, RewardConfig(task_aware=TaskAware()))
+    got = compute_reward(made, B, RewardConfig(task_aware=TaskAwareConfig()))
     assert (got.parts["task_weight"], got.total) == pytest.approx((weight, total))
     is_open = GoldAnswer(answer=said, kind="open")
-    assert reward(made, is_open, RewardConfig(task_aware=TaskAware())).total == pytest.approx(2.0)
+    assert compute_reward(made, is_open, RewardConfig(task_aware=TaskAwareConfig())).total == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize(
@@ -174,10 +174,10 @@ def test_task_aware_factors_favour_concise_choices(said: str, weight: float, tot
     ],
 )
 def test_the_necessity_bonus_is_for_calls_that_had_to_be(frames: int, responses: list[str], bonus: float) -> None:
-    config, made = RewardConfig(necessity=Necessity()), record(*responses, frames=frames)
-    got = reward(made, B, config)
+    config, made = RewardConfig(necessity=NecessityConfig()), record(*responses, frames=frames)
+    got = compute_reward(made, B, config)
     assert got.parts["necessity"] == bonus
-    assert got.total == pytest.approx(reward(made, B, FULL).total + bonus)
+    assert got.total == pytest.approx(compute_reward(made, B, FULL).total + bonus)
 
 
 def test_the_contrastive_reward_moves_a_group_towards_its_better_way() -> None:
@@ -189,7 +189,7 @@ def test_the_contrastive_reward_moves_a_group_towards_its_better_way() -> None:
     ]
     plain = group_rewards(group, B, FULL)
     assert [one.total for one in plain] == pytest.approx([2.8, 2.8, 2.0, 1.0])
-    assert plain == [reward(one, B, FULL) for one in group]
+    assert plain == [compute_reward(one, B, FULL) for one in group]
     moved = group_rewards(group, B, RewardConfig(contrastive=0.4))
     assert [one.parts["contrast"] for one in moved] == [0.5, 0.5, -0.5, -0.5]
     assert [one.total for one in moved] == pytest.approx([3.0, 3.0, 1.8, 0.8])
@@ -211,7 +211,7 @@ def test_defaults_are_the_papers() -> None:
         ({"gama": 0}, "Extra inputs are not permitted"),
         ({"gamma": -1}, "greater than or equal to 0"),
         ({"alpha": "nan"}, "greater than or equal to 0"),
-        ({"accuracy": "judge"}, "judge.server must name a chat endpoint"),
+        ({"accuracy": "judge"}, "set judge.server to the URL of a chat endpoint"),
         ({"accuracy": "judge", "judge": {"server": ""}}, "at least 1 character"),
     ],
 )
@@ -223,10 +223,10 @@ def test_a_config_that_makes_no_sense_is_refused(values: dict[str, object], says
 def test_a_judge_that_failed_is_seen_in_the_parts_and_the_rule_grades() -> None:
     config = RewardConfig(accuracy="judge", judge=JudgeConfig(server="http://localhost:1", model="m"))
     made, gold = record(THOUGHT + "<answer>the blue car</answer>"), GoldAnswer(answer="a blue van", kind="open")
-    failed, graded = reward(made, gold, config), reward(made, gold, config, judged=0.0)
+    failed, graded = compute_reward(made, gold, config), compute_reward(made, gold, config, judged=0.0)
     assert (failed.parts["judge_failed"], failed.parts["accuracy"]) == (1, pytest.approx(0.5))
     assert (graded.parts["judge_failed"], graded.parts["accuracy"]) == (0, 0)
-    assert "judge_failed" not in reward(made, B, config).parts  # a choice needs no judge
+    assert "judge_failed" not in compute_reward(made, B, config).parts  # a choice needs no judge
 
 
 TEXTS = st.lists(
@@ -240,10 +240,10 @@ TEXTS = st.lists(
 @settings(deadline=None)
 def test_any_rollout_has_a_reward_within_bounds(responses: list[str], ran: bool) -> None:
     made = record(*responses, ran=ran)
-    got = reward(made, B, FULL)
+    got = compute_reward(made, B, FULL)
     assert -0.15 <= got.total <= 2.8 + 1e-9
     bounds = {"accuracy": (0, 1), "base": (0, 1.1), "anchor": (-0.3, 0.7), "format": (-0.15, 1), "tool": (0, 0.8)}
     assert all(low <= got.parts[part] <= high + 1e-9 for part, (low, high) in bounds.items())
-    assert got == reward(made, B, FULL)  # nothing but the record counts
+    assert got == compute_reward(made, B, FULL)  # nothing but the record counts
     if not any(call.used for call in made.evidence):
         assert got.parts["tool"] == 0

@@ -11,8 +11,8 @@ import pytest
 from paravt_infer.times import parse_time
 from paravt_infer.video.readers import get_reader, read_index
 from paravt_training.world import samples
-from paravt_training.world.build import SCHEMA, build, main, row_of
-from paravt_training.world.questions import TYPES, question_at
+from paravt_training.world.build import SCHEMA, build, main, trace_row
+from paravt_training.world.questions import QUESTION_TYPES, question_at
 from paravt_training.world.render import FPS
 from paravt_training.world.scene import Scene
 from paravt_training.world.traces import main_trace
@@ -41,14 +41,14 @@ def test_traces_are_written_in_the_papers_layout(tmp_path: Path) -> None:
         if info["form"] != "perception":
             assert (shown[0]["start"], shown[0]["end"]) == (0, info["duration"])
             assert set(info["seen_by_overview"]) == {"4", "8", "16", "32", "64"}
-            assert info["question_type"] in TYPES
+            assert info["question_type"] in QUESTION_TYPES
 
 
 def test_frames_in_tool_turns_are_video_parts_of_their_windows() -> None:
     asked = question_at(0, "train", 1)  # pair_at
     trace = main_trace(asked, "parallel", 8, evidence="frames")
     assert trace is not None
-    tool = json.loads(row_of(trace)["messages"])[3]
+    tool = json.loads(trace_row(trace)["messages"])[3]
     assert [(part.get("start"), part.get("end")) for part in tool["content"] if part["type"] == "video"] == [
         *trace.windows
     ]
@@ -73,7 +73,7 @@ def test_the_command_writes_questions_and_their_videos(
     assert (tmp_path / "a/test.parquet").read_bytes() == (tmp_path / "b/test.parquet").read_bytes()
     blocked = tmp_path / "file"
     blocked.touch()
-    with pytest.raises(SystemExit, match=r"cannot be written \(.*\); choose another folder"):
+    with pytest.raises(SystemExit, match=r"cannot write \(.*\); free some space or choose another path"):
         run(str(blocked), "--count", "1")
     with pytest.raises(SystemExit):
         run(str(tmp_path / "c"), "--count", "0")
@@ -83,24 +83,26 @@ def test_the_command_writes_questions_and_their_videos(
 LISTING = json.loads((samples.FOLDER / "samples.json").read_text())
 
 
-def test_samples_are_small_and_what_the_generator_makes() -> None:
+def test_samples_are_small_and_each_has_its_question() -> None:
     assert len(LISTING) == 3
     assert sum(file.stat().st_size for file in samples.FOLDER.iterdir()) < 1_500_000
-    assert [{"path": name} | about for name, _, about in samples.SAMPLES] == LISTING
+    assert [sample["path"] for sample in LISTING] == list(samples.SAMPLE_SCENES)
+    for sample in LISTING:
+        assert sample.keys() == {"path", "question", "options", "answer", "note"}
 
 
-@pytest.mark.parametrize(
-    "name, scene, about", samples.SAMPLES, ids=lambda value: value if isinstance(value, str) else ""
-)
-def test_a_sample_shows_its_answer(name: str, scene: Scene, about: dict[str, str | dict[str, str]]) -> None:
-    path = samples.FOLDER / name
+@pytest.mark.parametrize("about", LISTING, ids=lambda about: about["path"])
+def test_a_sample_shows_its_answer(about: dict[str, str | dict[str, str]]) -> None:
+    path, scene = samples.FOLDER / str(about["path"]), samples.SAMPLE_SCENES[str(about["path"])]
     index = read_index(str(path))
     assert index.info.duration == scene.duration and (index.info.width, index.info.height) == samples.SIZE
     numbers = list(range(0, scene.duration * FPS, 12))
     for number, picture in zip(numbers, get_reader("pyav").read(index, numbers, samples.SIZE), strict=True):
-        assert np.abs(picture.astype(int) - scene.picture(number / FPS, samples.SIZE)).mean() < 3
+        assert np.abs(picture.astype(int) - scene.render(number / FPS, samples.SIZE)).mean() < 3
     question, options = str(about["question"]), dict(about["options"])
-    wordings = [re.sub(r"\\\{\d\\\}", ".+", re.escape(wording)) for _, texts in TYPES.values() for wording in texts]
+    wordings = [
+        re.sub(r"\\\{\d\\\}", ".+", re.escape(wording)) for _, texts in QUESTION_TYPES.values() for wording in texts
+    ]
     assert any(re.fullmatch(wording, question) for wording in wordings)
     seen = [scene.event_at(parse_time(clock)) for clock in re.findall(r"\d\d:\d\d", question)]
     if seen:

@@ -7,9 +7,9 @@ import pytest
 
 from paravt_infer.errors import VideoError
 from paravt_infer.video.sampling import FrameSizing, sample_times
-from paravt_training.data.sources import Augmentation
 from paravt_training.recipe import WorldData
 from paravt_training.world import drawn_frames
+from paravt_training.world.augmentation import Augmentation
 from paravt_training.world.drawn_frames import DrawnFrames
 from paravt_training.world.scene import Scene
 
@@ -36,7 +36,7 @@ async def test_a_frame_is_the_scenes_picture_on_screen_at_that_time() -> None:
     frames = await named(DrawnFrames()).frames("a.mp4", [0.0, 4.7, 6.9997, 7.0, SCENE.duration + 5.0], SIZING)
     assert [frame.time for frame in frames] == [0.0, 4.0, 7.0, float(last)]  # each once, in order
     for frame in frames:
-        assert np.array_equal(frame.pixels, SCENE.picture(frame.time, (64, 64)))
+        assert np.array_equal(frame.pixels, SCENE.render(frame.time, (64, 64)))
     (large,) = await named(DrawnFrames()).frames("a.mp4", [4.0], FrameSizing(multiple=32))
     assert large.pixels.shape == (224, 224, 3)
 
@@ -59,11 +59,11 @@ async def test_what_has_to_be_drawn_again_is_the_same_to_the_pixel() -> None:
     other = await roomy.frames("a.mp4", [1.0, 2.0, 9.0], SIZING)
     assert small.drawn == 6
     assert [frame.digest for frame in once] == [frame.digest for frame in again] == [frame.digest for frame in other]
-    assert not np.array_equal(once[0].pixels, SCENE.picture(1.0, (64, 64)))  # it is worn
+    assert not np.array_equal(once[0].pixels, SCENE.render(1.0, (64, 64)))  # it is worn
 
 
 async def test_a_name_that_nobody_gave_is_an_error_of_the_video() -> None:
-    with pytest.raises(VideoError, match=r"b\.mp4: no scene of the sample world has this name"):
+    with pytest.raises(VideoError, match=r"b\.mp4: not a scene of the sample world"):
         await named(DrawnFrames()).frames("b.mp4", [0.0], SIZING)
 
 

@@ -13,10 +13,10 @@ from paravt_infer.questions import Question
 from paravt_infer.times import parse_time
 from paravt_infer.video.sampling import sample_times
 from paravt_training.world.questions import (
-    FORMS,
     PER_SCENE,
+    QUESTION_CYCLE,
+    QUESTION_TYPES,
     SPLITS,
-    TYPES,
     WorldQuestion,
     fixed_test_set,
     question_at,
@@ -85,17 +85,17 @@ def test_named_times_lie_well_inside_their_events() -> None:
 def test_the_evidence_is_in_the_windows() -> None:
     """Without the evidence's events, the pictures at the times that are asked about show something else."""
     for asked in QUESTIONS:
-        assert bool(asked.windows) == (asked.type != "background")
-        for event, (start, end) in zip(asked.events, asked.windows, strict=True):
-            middle = (start + end) / 2
-            pixels = asked.scene.picture(middle, (64, 64)).reshape(-1, 3)
+        assert bool(asked.events) == (asked.type != "background")
+        for event in asked.events:
+            middle = (event.start + event.end) / 2
+            pixels = asked.scene.render(middle, (64, 64)).reshape(-1, 3)
             assert (np.abs(pixels.astype(int) - COLOURS[event.colour]).max(axis=1) < 3).mean() > 0.04
 
 
 def shown(scene: Scene, event: Event, times: list[float]) -> bool:
     """Whether the event can be seen in any picture at `times`."""
     with_it, without = replace(scene, events=(event,)), replace(scene, events=())
-    return any((with_it.picture(time, (32, 32)) != without.picture(time, (32, 32))).any() for time in times)
+    return any((with_it.render(time, (32, 32)) != without.render(time, (32, 32))).any() for time in times)
 
 
 def test_what_the_overview_shows_is_what_its_pictures_show() -> None:
@@ -141,9 +141,9 @@ def test_the_fixed_test_set_is_fixed_and_balanced() -> None:
     assert len({one.question.id for one in asked}) == 500
     assert len({one.scene.seed for one in asked}) == 100
     counts = Counter((one.type, one.question.kind) for one in asked)
-    assert counts.keys() == set(FORMS) and {form for form, _ in FORMS} == TYPES.keys()
-    share = Counter(FORMS)
-    assert all(abs(counts[form] / share[form] - 500 / len(FORMS)) < 1 for form in counts)
+    assert counts.keys() == set(QUESTION_CYCLE) and {form for form, _ in QUESTION_CYCLE} == QUESTION_TYPES.keys()
+    share = Counter(QUESTION_CYCLE)
+    assert all(abs(counts[form] / share[form] - 500 / len(QUESTION_CYCLE)) < 1 for form in counts)
     lines = "\n".join(f"{one.question.model_dump_json()} {one.answer} {one.scene}" for one in asked)
     assert sha256(lines.encode()).hexdigest()[:16] == "03ba383ed4581958"
 

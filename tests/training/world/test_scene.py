@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from paravt_infer.errors import SettingsError
 from paravt_infer.video.readers import get_reader, read_index
 from paravt_training.world.render import FPS, write_video
 from paravt_training.world.scene import BACKGROUNDS, COLOURS, GAP, MARGIN, SHAPES, Event, Scene
@@ -22,7 +23,7 @@ digest = hashlib.sha256()
 for seed in (1, 2):
     scene = Scene.from_seed(seed)
     for time in (0.0, scene.events[0].start + 1.25):
-        digest.update(scene.picture(time, (64, 48)).tobytes())
+        digest.update(scene.render(time, (64, 48)).tobytes())
 digest.update(repr(question_set(5, "rl", 20)).encode())
 print(digest.hexdigest())
 """
@@ -58,14 +59,14 @@ def test_an_event_is_seen_from_its_start_until_before_its_end() -> None:
     event = Event(start=10, end=13, shape="star", colour="red")
     scene = Scene(seed=0, duration=30, background="grey", events=(event,))
     bare = replace(scene, events=())
-    changed = [t for t in np.arange(8, 15, 0.125) if (scene.picture(t, (64, 64)) != bare.picture(t, (64, 64))).any()]
+    changed = [t for t in np.arange(8, 15, 0.125) if (scene.render(t, (64, 64)) != bare.render(t, (64, 64))).any()]
     assert changed == list(np.arange(10, 13, 0.125))
 
 
 def test_shapes_and_colours_differ_clearly_at_64_pixels() -> None:
     def picture(shape: str, colour: str, background: str) -> np.ndarray:
         event = Event(start=5, end=9, shape=shape, colour=colour)
-        return Scene(seed=0, duration=30, background=background, events=(event,)).picture(6, (64, 64)).astype(int)
+        return Scene(seed=0, duration=30, background=background, events=(event,)).render(6, (64, 64)).astype(int)
 
     for background, ground in BACKGROUNDS.items():
         colours = {**COLOURS, "none": ground}
@@ -80,7 +81,7 @@ def test_shapes_and_colours_differ_clearly_at_64_pixels() -> None:
 
 def test_the_background_moves_slowly() -> None:
     scene = replace(Scene.from_seed(3), events=())
-    now, soon, later = (scene.picture(time, (64, 64)).astype(int) for time in (10, 10.125, 25))
+    now, soon, later = (scene.render(time, (64, 64)).astype(int) for time in (10, 10.125, 25))
     assert np.abs(now - soon).max() <= 2
     assert np.abs(now - later).max() >= 4
 
@@ -101,13 +102,14 @@ def test_a_video_shows_what_its_scene_does(seed: int, tmp_path: Path) -> None:
     numbers = sorted({*range(0, len(index.times), 16), *borders})
     for size, tolerance in (((128, 128), 3.0), ((64, 64), 3.5)):
         for number, picture in zip(numbers, get_reader("pyav").read(index, numbers, size), strict=True):
-            expected = scene.picture(index.times[number], size)
+            expected = scene.render(index.times[number], size)
             assert np.abs(picture.astype(int) - expected).mean() < tolerance
 
 
-def test_a_video_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_a_video_is_written_atomically(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="even"):
         write_video(Scene.from_seed(0), tmp_path / "odd.mp4", size=(127, 128))
-    with pytest.raises(OSError):
-        write_video(Scene.from_seed(0), tmp_path / "missing" / "scene.mp4")
-    assert not list(tmp_path.iterdir())
+    (tmp_path / "file").touch()
+    with pytest.raises(SettingsError, match=r"file/scene\.mp4: cannot write"):
+        write_video(Scene.from_seed(0), tmp_path / "file" / "scene.mp4")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]

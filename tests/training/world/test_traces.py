@@ -19,30 +19,34 @@ from paravt_infer.tools import TOOLS
 from paravt_infer.video.pool import DecodePool
 from paravt_infer.video.sampling import FrameSizing, sample_times
 from paravt_infer.video.store import VideoStore
+from paravt_training.recipe import TraceMix
 from paravt_training.world.questions import WorldQuestion, question_set
 from paravt_training.world.render import write_video
 from paravt_training.world.scene import COLOURS, Event, Scene
-from paravt_training.world.stream import Mix, trace_at
+from paravt_training.world.stream import trace_at
 from paravt_training.world.traces import (
     FramePlaceholder,
     Trace,
     TraceMessage,
     call_text,
-    frames_of,
     main_trace,
-    messages_of,
     perception_trace,
+    render_messages,
 )
-from paravt_training.world.windows import BUDGETS, near, scan, summary
-from paravt_training.world.words import vocabulary, words
+from paravt_training.world.vocabulary import split_words, vocabulary
+from paravt_training.world.windows import BUDGETS, scan_windows, short_window, window_summary
 
-STREAM = [trace_at(1, "train", number, Mix(sequential=0.3, tool_code=0.2)) for number in range(600)]
+STREAM = [trace_at(1, "train", number, TraceMix(sequential=0.3, tool_code=0.2)) for number in range(600)]
 MAIN = [trace for trace in STREAM if trace.form != "perception"]
 LOOKS = [trace for trace in STREAM if trace.form == "perception"]
 
 
 def spoken(trace: Trace) -> list[TraceMessage]:
-    return [said for said in trace.messages if said.learned]
+    return [said for said in trace.messages if said.role == "assistant"]
+
+
+def writes_tool_code(trace: Trace) -> bool:
+    return any("<tool_code>" in said.text for said in spoken(trace))
 
 
 def test_calls_parse_back_into_the_windows_they_mean() -> None:
@@ -54,7 +58,7 @@ def test_calls_parse_back_into_the_windows_they_mean() -> None:
         assert len(set(trace.windows)) == len(trace.windows) <= 5
         for call, window in zip(calls, windows, strict=True):
             assert call.fault is None and not call.repairs and not window.clamped
-            assert call.syntax == ("tool_code" if "tool_code" in trace.tags else "tool_call")
+            assert call.syntax == ("tool_code" if writes_tool_code(trace) else "tool_call")
 
 
 def test_forms_have_their_turns() -> None:
@@ -68,18 +72,17 @@ def test_forms_have_their_turns() -> None:
             assert turns == [1] * len(trace.windows) + [0] and len(trace.windows) <= 3
         else:
             assert turns == [0] and not trace.windows
-        assert [said.learned for said in trace.messages] == [said.role == "assistant" for said in trace.messages]
 
 
 def test_the_last_turn_gives_the_right_answer() -> None:
     for trace in MAIN:
-        assert trace.asked is not None
+        assert trace.item is not None
         final = spoken(trace)[-1].text
         reading = extract_answer(final)
         assert reading is not None
-        options = trace.asked.question.options
-        assert reading.text == options.get(trace.asked.answer, trace.asked.answer)  # a choice by its words
-        assert not options or extract_choice(reading.text, options) == trace.asked.answer
+        options = trace.item.question.options
+        assert reading.text == options.get(trace.item.answer, trace.item.answer)  # a choice by its words
+        assert not options or extract_choice(reading.text, options) == trace.item.answer
         assert reading.source == ("last_line" if trace.protocol == "direct" else "answer_block")
         assert final.startswith("<think>\n") == (trace.protocol != "direct")
 
@@ -99,16 +102,16 @@ def test_a_sequential_trace_begins_as_the_parallel_one_does() -> None:
 def test_each_frame_of_the_evidence_is_in_some_window() -> None:
     """Windows show every frame at 1 fps of the events asked about, where a span or an order is asked for."""
     for trace in MAIN:
-        if trace.form == "parallel" and trace.asked and trace.asked.type in ("span_at", "span_of", "first_of"):
+        if trace.form == "parallel" and trace.item and trace.item.type in ("span_at", "span_of", "first_of"):
             shown = {time for start, end in trace.windows for time in sample_times(start, end, fps=1, limit=16)}
-            for event in trace.asked.events:
+            for event in trace.item.events:
                 assert shown >= set(np.arange(event.start, event.end))
 
 
 def test_overview_traces_answer_what_the_overview_shows() -> None:
     for trace in MAIN:
         if trace.form == "overview":
-            assert trace.asked is not None and trace.asked.seen_by_overview[trace.budget]
+            assert trace.item is not None and trace.item.seen_by_overview[trace.budget]
     unseen = [one for one in question_set(2, "test", 60) if not one.seen_by_overview[4]]
     assert unseen and all(main_trace(one, "overview", 4, protocol="direct") is None for one in unseen)
 
@@ -118,14 +121,14 @@ def test_a_span_that_no_overview_shows_is_looked_for_everywhere() -> None:
     assert asked
     for one in asked:
         trace = main_trace(one, "parallel", 4)
-        assert trace is not None and list(trace.windows) == scan(one.scene.duration)
+        assert trace is not None and list(trace.windows) == scan_windows(one.scene.duration)
         assert trace.windows[0][0] == 0 and trace.windows[-1][1] == one.scene.duration
 
 
 def coloured(scene: Scene, time: float) -> str | None:
     """The colour that stands on the background at `time`, read from the picture."""
-    picture = scene.picture(time, (48, 48))
-    differs = (picture != replace(scene, events=()).picture(time, (48, 48))).any(axis=2)
+    picture = scene.render(time, (48, 48))
+    differs = (picture != replace(scene, events=()).render(time, (48, 48))).any(axis=2)
     if not differs.any():
         return None
     pixels = picture[differs].astype(int)
@@ -152,26 +155,26 @@ def test_summaries_say_what_the_frames_show_and_no_more() -> None:
 def test_a_window_that_misses_part_of_an_event_is_summed_up_without_it() -> None:
     event = Event(start=40, end=46, shape="star", colour="red")
     scene = Scene(seed=0, duration=90, background="grey", events=(event,))
-    assert summary(scene, (43.0, 48.0)) == "a red star from 43.0 to 45.0 s."
-    assert summary(scene, (46.0, 50.0)) == "nothing but the background."
-    assert summary(scene, (40.5, 41.2)) == "a red star from 40.5 to 40.5 s."
+    assert window_summary(scene, (43.0, 48.0)) == "a red star from 43.0 to 45.0 s."
+    assert window_summary(scene, (46.0, 50.0)) == "nothing but the background."
+    assert window_summary(scene, (40.5, 41.2)) == "a red star from 40.5 to 40.5 s."
 
 
 def test_frames_are_those_that_the_prompt_names() -> None:
     for trace in STREAM[:80]:
-        messages = messages_of(trace, (32, 64))
+        messages = render_messages(trace, (32, 64))
         named = [float(time) for message in messages for time in re.findall(r"<(\d+\.\d) seconds>", message.text)]
-        frames = frames_of(trace, (32, 64))
+        frames = [frame for message in messages for frame in message.frames]
         assert [frame.time for frame in frames] == named
         assert all((frame.width, frame.height) == (32, 64) for frame in frames)
-        assert (frames[-1].pixels == trace.scene.picture(named[-1], (32, 64))).all()
+        assert (frames[-1].pixels == trace.scene.render(named[-1], (32, 64))).all()
         if trace.form != "perception":
             overview = sum(isinstance(part, FramePlaceholder) for said in trace.messages[:2] for part in said.parts)
             assert overview == min(trace.budget, trace.scene.duration)
 
 
-def test_calls_need_a_protocol_that_has_them() -> None:
-    with pytest.raises(ValueError, match="direct has no calls"):
+def test_calls_need_a_protocol_with_tools() -> None:
+    with pytest.raises(ValueError, match="direct has no tools"):
         main_trace(question_set(0, "train", 1)[0], "parallel", 8, protocol="direct")
     native = main_trace(question_set(0, "train", 1)[0], "parallel", 8, protocol="tools")
     assert native is not None and native.messages[0].role == "user"
@@ -179,16 +182,17 @@ def test_calls_need_a_protocol_that_has_them() -> None:
 
 def test_a_stream_is_the_same_from_any_number_and_holds_its_mix() -> None:
     assert [trace_at(3, "rl", number) for number in (5, 4)] == [trace_at(3, "rl", number) for number in (4, 5)][::-1]
-    alone = Mix(parallel=0, sequential=0, overview=0, reasoning=0, direct=0)
+    alone = TraceMix(parallel=0, sequential=0, overview=0, reasoning=0, direct=0)
     assert {trace_at(3, "train", number, alone).form for number in range(50)} == {"perception"}
     shared = {trace_at(3, "train", number, shared=True).scene.seed for number in range(150)}
     assert 25 <= len(shared) <= 30
     forms = Counter(trace.form for trace in STREAM)
     assert all(forms[form] > 50 for form in ("perception", "parallel", "sequential", "overview"))
     assert {trace.budget for trace in MAIN} == set(BUDGETS)
-    marks = {mark for trace in STREAM for mark in trace.tags}
-    assert {"tool_code", "frames"} <= marks
-    assert not any("tool_code" in trace_at(1, "train", number).tags for number in range(300))
+    assert any(map(writes_tool_code, STREAM))
+    evidence = [said for trace in STREAM for said in trace.messages if said.role == "tool"]
+    assert any(isinstance(part, FramePlaceholder) for said in evidence for part in said.parts)
+    assert not any(writes_tool_code(trace_at(1, "train", number)) for number in range(300))
 
 
 def test_the_vocabulary_is_closed() -> None:
@@ -196,8 +200,8 @@ def test_the_vocabulary_is_closed() -> None:
     assert len(known) == len(vocabulary()) < 300
     for trace in STREAM:
         for part in (part for said in trace.messages for part in said.parts if isinstance(part, str)):
-            assert "".join(words(part)) == part
-            assert known.issuperset(words(part)), part
+            assert "".join(split_words(part)) == part
+            assert known.issuperset(split_words(part)), part
 
 
 class Speaker(Backend):
@@ -223,7 +227,7 @@ class Speaker(Backend):
         else:
             self.looks.append(list(request.messages))
             times = [frame.time for frame in request.frames]
-            said = summary(self.scene, (times[0], times[-1] + 1))
+            said = window_summary(self.scene, (times[0], times[-1] + 1))
         for stop in request.sampling.stop:
             head, found, _ = said.partition(stop)
             said = head + found
@@ -254,20 +258,20 @@ async def test_a_trace_holds_what_the_engine_says(filmed: list[WorldQuestion], f
     async with Engine(speaker := Speaker(), settings, frame_source=VideoStore(DecodePool(workers=1))) as engine:
         for trace in traces:
             speaker.prepare(trace)
-            check(trace, speaker, await engine.ask(trace.asked.question))  # type: ignore[union-attr]
+            check(trace, speaker, await engine.ask(trace.item.question), evidence)  # type: ignore[union-attr]
 
 
-def check(trace: Trace, speaker: Speaker, rollout: Rollout) -> None:
-    assert trace.asked is not None
-    assert rollout.status == "answered" and rollout.answer == trace.asked.answer
-    assert content(speaker.main) == content(messages_of(trace, (16, 16)))[:-1]
+def check(trace: Trace, speaker: Speaker, rollout: Rollout, evidence: str) -> None:
+    assert trace.item is not None
+    assert rollout.status == "answered" and rollout.answer == trace.item.answer
+    assert content(speaker.main) == content(render_messages(trace, (16, 16)))[:-1]
     assert [tuple(one.used or ()) for one in rollout.evidence] == list(trace.windows)
-    looks = [content(messages_of(perception_trace(trace.scene, w), (16, 16)))[:-1] for w in trace.windows]
-    assert sorted(map(content, speaker.looks)) == ([] if "frames" in trace.tags else sorted(looks))
+    looks = [content(render_messages(perception_trace(trace.scene, w), (16, 16)))[:-1] for w in trace.windows]
+    assert sorted(map(content, speaker.looks)) == ([] if evidence == "frames" else sorted(looks))
 
 
 def test_call_texts() -> None:
-    window = near(40, 100)
+    window = short_window(40, 100)
     assert call_text(window) == (
         '<tool_call>{"name": "crop_video", "arguments": '
         '{"video_path": "video", "start_time": 38.0, "end_time": 43.0}}</tool_call>'

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from paravt_infer.chat import ChatTemplate
 from paravt_infer.model import load_model_files
-from paravt_training.rewards.extras import contrasts, structural_mask
+from paravt_training.rewards.ablations import group_contrast, tag_token_mask
 from tests.fixtures.responses import call_text
 from tests.fixtures.reward_records import ANSWER, THOUGHT
 
@@ -31,7 +31,7 @@ def chat(request: pytest.FixtureRequest) -> ChatTemplate:
 )
 def test_the_mask_covers_tags_and_nothing_far_from_them(chat: ChatTemplate, text: str, tags: list[str]) -> None:
     ids = [*chat.encode_text(text), chat.end_ids[0]]
-    mask = structural_mask(ids, chat)
+    mask = tag_token_mask(ids, chat)
     assert len(mask) == len(ids)
     masked = "".join(chat.decode([token]) for token, hidden in zip(ids, mask, strict=True) if hidden)
     kept = "".join(chat.decode([token]) for token, hidden in zip(ids, mask, strict=True) if not hidden)
@@ -41,7 +41,7 @@ def test_the_mask_covers_tags_and_nothing_far_from_them(chat: ChatTemplate, text
 
 
 def test_no_tokens_have_no_mask(chat: ChatTemplate) -> None:
-    assert structural_mask([], chat) == []
+    assert tag_token_mask([], chat) == []
 
 
 GROUP = st.lists(st.tuples(st.floats(0, 1), st.booleans()), max_size=8)
@@ -50,6 +50,6 @@ GROUP = st.lists(st.tuples(st.floats(0, 1), st.booleans()), max_size=8)
 @given(group=GROUP)
 @settings(deadline=None)
 def test_a_contrast_is_bounded_and_opposite_for_the_two_ways(group: list[tuple[float, bool]]) -> None:
-    gains = contrasts([accuracy for accuracy, _ in group], [called for _, called in group])
+    gains = group_contrast([accuracy for accuracy, _ in group], [called for _, called in group])
     assert all(-1 <= gain <= 1 for gain in gains)
     assert len({gain if called else -gain for gain, (_, called) in zip(gains, group, strict=True)}) <= 1

@@ -5,12 +5,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paravt_training.rewards.config import RewardConfig
-from paravt_training.rewards.form import (
+from paravt_training.rewards.format import (
     anchor_reward,
     base_reward,
     format_reward,
     is_degenerate,
-    response_format,
+    parse_format,
     tag_closure,
 )
 from tests.fixtures.responses import call_text
@@ -151,16 +151,16 @@ def test_tags_inside_calls_and_made_up_responses_are_none() -> None:
     path = "<think>long enough a thought</think></tool_call><answer>B</answer>"
     hidden = call_text(1, 2).replace('"v"', f'"{path}"')
     assert path in hidden
-    assert response_format(hidden).text.strip() == ""
+    assert parse_format(hidden).text.strip() == ""
     assert base_reward(record(hidden), FULL) == 0
     made_up = f"<tool_response>{THOUGHT}{ANSWER}</tool_response>"
     assert base_reward(record(made_up), FULL) == 0
-    assert response_format(f"<thi{CALL}nk>long enough a thought</think>").text.startswith("<thi nk>")
+    assert parse_format(f"<thi{CALL}nk>long enough a thought</think>").text.startswith("<thi nk>")
 
 
 def test_tags_that_a_thought_talks_of_are_no_blocks() -> None:
-    seen = response_format(f"<think>then I write <answer>B or {CALL} or <tool_response>, well</think>{ANSWER}")
-    assert seen.answers == (True, True) and seen.answers_last and not seen.calls and not seen.forged
+    seen = parse_format(f"<think>then I write <answer>B or {CALL} or <tool_response>, well</think>{ANSWER}")
+    assert seen.answer_block == (True, True) and seen.ends_in_answer and not seen.calls and not seen.forged
     assert not seen.balanced
 
 
