@@ -35,7 +35,7 @@ def fill_usage(rollout: Rollout, *, seconds: float) -> None:
     usage.main_prompt_tokens = sum(turn.prompt_tokens for turn in rollout.turns)
     usage.main_visual_tokens = rollout.turns[-1].visual_tokens if rollout.turns else 0
     usage.calls = len(rollout.evidence)
-    usage.calls_ok = len(rollout.supporting)
+    usage.calls_ok = len(rollout.supporting_evidence)
     usage.tool_turns = len({e.turn for e in rollout.evidence})
     visual = sum(frame.tokens for frame in rollout.overview)
     usage.predicted_sequential = predicted_sequential(usage.calls, visual=visual)

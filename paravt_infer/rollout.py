@@ -200,7 +200,7 @@ class Rollout(RecordModel):
         return ids + self.turns[turn].fed_ids
 
     @property
-    def supporting(self) -> list[Evidence]:
+    def supporting_evidence(self) -> list[Evidence]:
         """The evidence the answer rests on: calls that ran."""
         return [call for call in self.evidence if call.status == "ok"]
 
@@ -209,16 +209,16 @@ def rollout_to_json(rollout: Rollout, *, indent: int | None = None) -> str:
     try:
         return rollout.model_dump_json(indent=indent)
     except PydanticSerializationError:
-        return Rollout.model_validate(as_utf8(rollout.model_dump())).model_dump_json(indent=indent)
+        return Rollout.model_validate(utf8_safe(rollout.model_dump())).model_dump_json(indent=indent)
 
 
-def as_utf8(value: Any) -> Any:
+def utf8_safe(value: Any) -> Any:
     """`value` with its texts as UTF-8 can hold them: a file's name or a server's JSON may have half a pair."""
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, dict):
-        return {as_utf8(key): as_utf8(item) for key, item in value.items()}
-    return [as_utf8(item) for item in value] if isinstance(value, (list, tuple)) else value
+        return {utf8_safe(key): utf8_safe(item) for key, item in value.items()}
+    return [utf8_safe(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def rollout_from_json(text: str | bytes, *, where: str = "rollout") -> Rollout:

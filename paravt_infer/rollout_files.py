@@ -6,7 +6,7 @@ from typing import Any
 
 from paravt_infer.errors import SettingsError, first_line
 from paravt_infer.files import atomic_path
-from paravt_infer.rollout import Rollout, as_utf8, rollout_from_json, rollout_to_json
+from paravt_infer.rollout import Rollout, rollout_from_json, rollout_to_json, utf8_safe
 
 _COLUMNS = ("id", "status", "answer", "error", "started_at")
 
@@ -24,7 +24,7 @@ def _row(rollout: Rollout) -> dict[str, Any]:
         # The whole record as one JSON string: nothing is lost to a column type, as in the paper's own data.
         "rollout": rollout_to_json(rollout),
     }
-    return {name: as_utf8(value) for name, value in row.items()}
+    return {name: utf8_safe(value) for name, value in row.items()}
 
 
 def _schema() -> Any:

@@ -115,7 +115,7 @@ class Backend(ABC):
         """Free what `start` took; end no process that it did not start."""
 
     @abstractmethod
-    def sizing(self, min_pixels: int, max_pixels: int) -> FrameSizing:
+    def frame_sizing(self, min_pixels: int, max_pixels: int) -> FrameSizing:
         """The sizes frames are sent in, for the asked pixel bounds."""
 
     @property

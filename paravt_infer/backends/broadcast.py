@@ -19,7 +19,7 @@ SECONDS = 120.0
 """A member of the group that does not come, or a tensor that is not taken, is an error after so long."""
 
 
-class WeightGroup:
+class WeightBroadcastGroup:
     """The sending end, rank 0. Servers join by the body of `joining`, which must be under way while `join` waits.
 
     Args:

@@ -17,12 +17,12 @@ from paravt_infer.backends.sglang import SGLangBackend, mm_process_config
 from paravt_infer.errors import BackendError
 
 
-class Server:
+class SGLangServer:
     """An SGLang server process of ours.
 
     Example::
 
-        server = Server("ParaVT/ParaVT-8B")
+        server = SGLangServer("ParaVT/ParaVT-8B")
         await server.start(say=print)
         ...
         server.stop()
@@ -90,7 +90,7 @@ class Server:
         A process that is killed does not stop what it started, and a server that is left holds its GPU: one that
         watches the pipe to us ends it then.
         """
-        command = [sys.executable, "-I", str(Path(__file__).with_name("watch.py")), *self._command]
+        command = [sys.executable, "-I", str(Path(__file__).with_name("watchdog.py")), *self._command]
         with self.log.open("wb") as log:
             return subprocess.Popen(
                 command,
@@ -130,7 +130,7 @@ class LaunchedSGLangBackend(SGLangBackend):
     Args:
         gpus: their numbers among those that this process may use, one server on each; by default one server on what
             it finds.
-        arguments, environment: as `Server` takes them.
+        arguments, environment: as `SGLangServer` takes them.
 
     Raises:
         BackendError: there is no GPU of such a number.
@@ -147,7 +147,7 @@ class LaunchedSGLangBackend(SGLangBackend):
     ):
         shared = dict(environment or {})
         places = [{**shared, "CUDA_VISIBLE_DEVICES": _visible(gpu)} for gpu in gpus] or [shared]
-        self._processes = [Server(model, arguments=arguments, environment=place) for place in places]
+        self._processes = [SGLangServer(model, arguments=arguments, environment=place) for place in places]
         self._say = say
         super().__init__([server.url for server in self._processes], model=model)
 

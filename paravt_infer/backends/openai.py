@@ -65,7 +65,7 @@ class OpenAIBackend(Backend):
     def servers(self) -> list[str]:
         return list(self._servers)
 
-    def sizing(self, min_pixels: int, max_pixels: int) -> FrameSizing:
+    def frame_sizing(self, min_pixels: int, max_pixels: int) -> FrameSizing:
         # The endpoint's processor is not known: frames go out at the asked size, in steps of two pixels.
         return FrameSizing(multiple=2, min_pixels=min_pixels, max_pixels=max_pixels)
 

@@ -9,7 +9,7 @@ import torch
 from paravt_infer.backends.base import SamplingParams
 
 
-class RowSampler:
+class PerRowLogitsProcessor:
     """A logits processor that draws each row's next token itself and leaves only that one.
 
     `generate` has one set of sampling parameters for a whole batch; a batch here mixes main turns and
@@ -96,7 +96,7 @@ def _matchers(rows: Sequence[SamplingParams], tokenizer: Any, end_ids: list[int]
     return [None if row.regex is None else xgrammar.GrammarMatcher(compiler.compile_regex(row.regex)) for row in rows]
 
 
-class RowStops:
+class PerRowStoppingCriteria:
     """A stopping criterion with each row's own limit, stop texts and cancellation; remembers why and where."""
 
     def __init__(

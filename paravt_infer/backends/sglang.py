@@ -15,7 +15,7 @@ import httpx
 from cachetools import LRUCache
 
 from paravt_infer.backends.base import Backend, Generation, Request, processor_sizing
-from paravt_infer.backends.broadcast import WeightGroup, buckets
+from paravt_infer.backends.broadcast import WeightBroadcastGroup, buckets
 from paravt_infer.backends.http import backend_error, json_object, retry_transient
 from paravt_infer.backends.rwlock import ReadWriteLock
 from paravt_infer.errors import BackendError, ContextLimitError, ModelError
@@ -60,7 +60,7 @@ class SGLangBackend(Backend):
         self._versions: dict[str, str] = {}
         self._notes: list[str] = []
         self._weights_lock = ReadWriteLock()
-        self._group: WeightGroup | None = None
+        self._group: WeightBroadcastGroup | None = None
         self._mark = b""
         """Goes with each frame: another one after each change of weights."""
 
@@ -127,7 +127,7 @@ class SGLangBackend(Backend):
     def notes(self) -> list[str]:
         return list(self._notes)
 
-    def sizing(self, min_pixels: int, max_pixels: int) -> FrameSizing:
+    def frame_sizing(self, min_pixels: int, max_pixels: int) -> FrameSizing:
         assert self._files is not None, "start() comes first"
         low, high = self._bounds
         sizing = processor_sizing(
@@ -286,12 +286,12 @@ class SGLangBackend(Backend):
             await self._tell_all("/end_weight_update", {})
         self._group = group
 
-    async def _joined(self) -> WeightGroup:
+    async def _joined(self) -> WeightBroadcastGroup:
         """One process group with all servers, each with all of its GPUs."""
         infos = [await self._info(server, "/server_info", "/get_server_info") for server in self._servers]
         sizes = [int(info.get("tp_size") or 1) for info in infos]
         device = str(infos[0].get("device") or "cuda")
-        group = WeightGroup(dict(zip(self._servers, sizes, strict=True)), device=device)
+        group = WeightBroadcastGroup(dict(zip(self._servers, sizes, strict=True)), device=device)
         joining = [self._tell(server, "/init_weights_update_group", body) for server, body in group.join_requests()]
         await asyncio.gather(asyncio.to_thread(group.join), *joining)
         return group

@@ -74,7 +74,7 @@ class TransformersBackend(Backend):
                 f"{self.model}: cannot be moved to {device} ({first_line(error)}); try --device cpu"
             ) from None
 
-    def sizing(self, min_pixels: int, max_pixels: int) -> FrameSizing:
+    def frame_sizing(self, min_pixels: int, max_pixels: int) -> FrameSizing:
         assert self._files is not None, "start() comes first"
         files = self._files
         # Frames are given to the processor at their final size: its lower bound, above which a server would
@@ -142,17 +142,17 @@ class TransformersBackend(Backend):
     def _generate_batch(self, batch: list[_Job]) -> list[Generation]:
         import torch
 
-        from paravt_infer.backends.sampling import RowSampler, RowStops
+        from paravt_infer.backends.sampling import PerRowLogitsProcessor, PerRowStoppingCriteria
 
         assert self._files is not None and self.chat is not None
         inputs, width = self._inputs(batch)
-        sampler = RowSampler(
+        sampler = PerRowLogitsProcessor(
             [job.sampling for job in batch],
             tokenizer=self.chat.tokenizer,
             end_ids=self.chat.end_ids,
             banned_ids=self.chat.media_token_ids,
         )
-        stops = RowStops(
+        stops = PerRowStoppingCriteria(
             [job.sampling for job in batch],
             decode=self.chat.decode,
             end_ids=self.chat.end_ids,

@@ -53,7 +53,7 @@ class VideoStore:
             pictures = await self.pool.read(index, numbers, size)
             return [Frame(float(index.times[n]), p) for n, p in zip(numbers, pictures, strict=True)]
 
-        return await self.cache.get((*identity, tuple(numbers), size), decode, frames_weight)
+        return await self.cache.get((*identity, tuple(numbers), size), decode, frames_nbytes)
 
     async def _index(self, path: str) -> VideoIndex:
         return await self.cache.get(
@@ -68,7 +68,7 @@ class VideoStore:
         await self.pool.close()
 
 
-def frames_weight(frames: Sequence[Frame]) -> int:
+def frames_nbytes(frames: Sequence[Frame]) -> int:
     """Bytes that frames take up: as pixels and, once a server has asked for them, as PNG too."""
     return 2 * sum(frame.pixels.nbytes for frame in frames)
 

@@ -84,7 +84,7 @@ def call_window(call: ParsedCall, duration: float = math.inf) -> tuple[float, fl
     if call.name not in TOOLS:
         raise RowFault(ToolCallFault.UNKNOWN_TOOL.value, f"there is no tool {call.name!r}")
     try:
-        return TOOLS[call.name].window(call, duration).span
+        return TOOLS[call.name].parse_window(call, duration).span
     except ToolCallError as fault:
         raise RowFault(fault.fault.value, str(fault)) from None
 

@@ -100,7 +100,9 @@ def group_rewards(
     ]
     if not config.contrastive or step < config.format_steps:
         return own
-    gains = contrasts([one.parts["accuracy"] for one in own], [bool(rollout.supporting) for rollout in rollouts])
+    gains = contrasts(
+        [one.parts["accuracy"] for one in own], [bool(rollout.supporting_evidence) for rollout in rollouts]
+    )
     return [
         one
         if one.parts["degenerate"]

@@ -25,8 +25,8 @@ http.server.HTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])
 """What stands in for SGLang: ready at once, with a helper process."""
 STARTER = """
 import asyncio, signal
-from paravt_infer.backends.launch import Server
-server = Server("some/model")
+from paravt_infer.backends.launch import SGLangServer
+server = SGLangServer("some/model")
 asyncio.run(server.start())
 print(server.log, flush=True)
 signal.pause()
