@@ -1,7 +1,7 @@
-"""Runs a command that ends with whoever started it: ``python watch.py COMMAND ARGUMENT...``.
+"""Runs a command and stops it when the parent process ends: ``python watchdog.py COMMAND ARGUMENT...``.
 
-Standard input is a pipe that the starter holds open. When it closes, however the starter came to its end (SIGKILL
-among the ways), the command and its helpers, who share this process's session, are ended.
+Standard input is a pipe that the parent holds open. When it closes, even because the parent was killed by SIGKILL, the
+command and its subprocesses, which are all in this process's group, are stopped.
 """
 
 import os
@@ -10,21 +10,21 @@ import subprocess
 import sys
 import threading
 
-GRACE = 15.0
-"""Seconds between SIGTERM and SIGKILL."""
+GRACE_SECONDS = 15.0
+"""Time between SIGTERM and SIGKILL."""
 
 
 def main() -> None:
-    signal.signal(signal.SIGTERM, lambda *_: None)  # it reaches the command too; this one stays for its exit status
+    signal.signal(signal.SIGTERM, lambda *_: None)  # for the command; this process waits for its exit status
     command = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
 
-    def watch() -> None:
-        os.read(0, 1)  # nothing is ever written: this returns at the pipe's end
+    def stop_with_parent() -> None:
+        os.read(0, 1)  # the parent writes nothing: this returns when the pipe closes
         os.killpg(0, signal.SIGTERM)
-        threading.Event().wait(GRACE)
+        threading.Event().wait(GRACE_SECONDS)
         os.killpg(0, signal.SIGKILL)
 
-    threading.Thread(target=watch, daemon=True).start()
+    threading.Thread(target=stop_with_parent, daemon=True).start()
     status = command.wait()
     sys.exit(status if status >= 0 else 128 - status)
 

@@ -157,7 +157,7 @@ async def test_a_missing_video_is_an_error_in_the_record(tiny: Path) -> None:
 
 
 async def test_settings_that_make_no_sense_are_told_at_once(tiny: Path, video: str) -> None:
-    with pytest.raises(SettingsError, match="there are paravt, tools, reasoning, direct"):
+    with pytest.raises(SettingsError, match="unknown protocol 'parvat'; did you mean 'paravt'"):
         await ask(ScriptedBackend(tiny, []), video, protocol="parvat")
 
 

@@ -152,7 +152,7 @@ LINE = rollout_to_json(bare())
         ("a.parquet", None, "no such file; check the path"),
         ("a.json", b"", "not a saved rollout (Invalid JSON: EOF"),
         ("a.json", b"[1, 2]", "not a saved rollout (must be an object, not [1, 2])"),
-        ("a.json", b"\xff\xfe\x00", "cannot be read as UTF-8 text"),
+        ("a.json", b"\xff\xfe\x00", "cannot read it as UTF-8 text"),
         ("a.json", b'{"answer": "B"}', "not a saved rollout (field question: is missing)"),
         ("a.jsonl", f"{LINE}\n\n{LINE[:-9]}\n".encode(), "line 3: not a saved rollout (Invalid JSON: "),
         ("a.jsonl", f'{LINE}\n{{"question": 3}}\n'.encode(), "line 2: not a saved rollout (field question: must be"),
@@ -191,7 +191,7 @@ def test_a_truncated_parquet_file_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("records", "name", "says"),
     [
-        ([bare()], "a.txt", "is saved as .json, .jsonl or .parquet"),
+        ([bare()], "a.txt", "are saved as .json, .jsonl or .parquet"),
         ([bare(), bare()], "a.json", ".json holds one rollout; use .jsonl or .parquet for 2"),
         ([], "a.json", ".json holds one rollout; use .jsonl or .parquet for 0"),
         ([bare()], "file/a.json", "cannot write ("),

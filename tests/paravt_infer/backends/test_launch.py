@@ -65,8 +65,8 @@ def test_a_gpu_is_counted_among_those_that_the_process_may_use(
     if allowed:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", allowed)
     backend = LaunchedSGLangBackend("some/model", gpus=[2, 3])
-    assert [server._environment["CUDA_VISIBLE_DEVICES"] for server in backend._processes] == visible
-    for server in backend._processes:
+    assert [server.environment["CUDA_VISIBLE_DEVICES"] for server in backend.processes] == visible
+    for server in backend.processes:
         server.log.unlink()
 
 

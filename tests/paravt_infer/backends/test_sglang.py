@@ -158,7 +158,7 @@ async def test_a_server_that_is_down_is_one_line() -> None:
 
 
 async def test_a_server_whose_model_files_are_not_here_is_one_line(server: SGLangServer) -> None:
-    with pytest.raises(ModelError, match=r"/nowhere: no such model folder.*--model names where its files are"):
+    with pytest.raises(ModelError, match=r"/nowhere: no such model folder.*give the path of its files with --model"):
         await SGLangBackend([server.url], model="/nowhere").start()
 
 
@@ -171,6 +171,6 @@ async def test_a_server_that_ends_at_start_up_is_told_with_its_log(tmp_path: Pat
     (tmp_path / "sglang" / "__init__.py").touch()
     (tmp_path / "sglang" / "launch_server.py").write_text("raise SystemExit('no CUDA here')")
     doomed = SGLangServer("some/model", environment={"PYTHONPATH": str(tmp_path)})
-    with pytest.raises(BackendError, match=r"ended at start-up \(no CUDA here\); see .*\.log"):
+    with pytest.raises(BackendError, match=r"exited at start-up \(no CUDA here\); see .*\.log"):
         await doomed.start()
     doomed.stop()

@@ -252,7 +252,7 @@ def test_servers_elsewhere_are_told_the_address_that_they_reach_us_at() -> None:
     """Not the machine's name, which often stands for 127.0.1.1."""
     group = WeightBroadcastGroup({"http://localhost:1": 1, "http://127.0.1.77:2": 1}, device="cpu")
     assert group.address == "127.0.0.1"
-    with pytest.raises(BackendError, match=r"http://no\.such\.host\.invalid: no way to that host"):
+    with pytest.raises(BackendError, match=r"http://no\.such\.host\.invalid: no route to this host"):
         WeightBroadcastGroup({"http://no.such.host.invalid": 1}, device="cpu")
 
 
@@ -278,7 +278,7 @@ async def test_a_server_that_goes_on_with_another_version_is_an_error(server: SG
     async with Forgetful(server.url) as proxy:
         backend = SGLangBackend([proxy.url])
         await backend.start()
-        with pytest.raises(BackendError, match=r"says it serves weight version default, not 3"):
+        with pytest.raises(BackendError, match=r"reports weight version default, not 3"):
             await backend.update_weights("3", folder=tiny)
         await backend.close()
 

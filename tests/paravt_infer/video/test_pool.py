@@ -103,7 +103,7 @@ async def test_a_worker_killed_at_work_fails_that_request_and_is_replaced(pool: 
     os.kill(killed, signal.SIGKILL)
     with pytest.raises(VideoError) as error:
         await request
-    assert str(error.value) == f"{index.info.path}: the decoder crashed on it; try another copy or reader"
+    assert str(error.value) == f"{index.info.path}: the decoder crashed; try another copy or reader"
     assert await read(pool, index) == 100
     assert pool.killed == 1
 

@@ -7,7 +7,7 @@ import pytest
 
 from paravt_infer.questions import read_subtitles, subtitles_at
 from paravt_infer.times import parse_time
-from paravt_infer.video.readers import read_index
+from paravt_infer.video.index import read_index
 from paravt_training.world.questions import SPLITS as WORLD_SPLITS
 from paravt_training.world.seven import SCHEMAS, SPLITS, rows, scenes, write_seven
 
