@@ -162,7 +162,7 @@ def _device_name(gpu: int) -> str:
         return str(gpu)
     names = [name.strip() for name in allowed.split(",") if name.strip()]
     if gpu >= len(names):
-        raise BackendError(f"GPU {gpu} for a server does not exist: CUDA_VISIBLE_DEVICES={allowed} shows {len(names)}")
+        raise BackendError(f"GPU {gpu} does not exist: CUDA_VISIBLE_DEVICES={allowed} has {len(names)} GPUs")
     return names[gpu]
 
 

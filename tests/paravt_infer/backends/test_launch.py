@@ -72,5 +72,5 @@ def test_a_gpu_is_counted_among_those_that_the_process_may_use(
 
 def test_a_gpu_that_the_process_may_not_use_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5")
-    with pytest.raises(BackendError, match=r"to run on GPU 2, but CUDA_VISIBLE_DEVICES=4,5 allows 2"):
+    with pytest.raises(BackendError, match=r"GPU 2 does not exist: CUDA_VISIBLE_DEVICES=4,5 has 2 GPUs"):
         LaunchedSGLangBackend("some/model", gpus=[2])
