@@ -3,14 +3,15 @@
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from paravt_infer.backends.base import Backend, Generation, Request, SamplingParams, derive_seed
 from paravt_infer.errors import BackendError, ModelError, VideoError
 from paravt_infer.protocols import ChatProtocol, ToolResult
 from paravt_infer.questions import Question, Subtitle, subtitles_at
-from paravt_infer.rollout import Evidence, FrameRef, GenerationRecord
+from paravt_infer.rollout import Evidence, FrameRef, GenerationRecord, Rollout
 from paravt_infer.settings import Settings
 from paravt_infer.tools import TOOLS, ParsedCall, ToolCallError, ToolCallFault, Window
 from paravt_infer.video.sampling import FrameSizing, sample_times
@@ -23,25 +24,38 @@ TRUNCATION_MARK = " [cut]"
 
 @dataclass(kw_only=True)
 class EpisodeContext:
-    """What all calls of one episode share."""
+    """What the turns and calls of one episode share."""
 
-    episode: str
-    began: float
-    """`time.monotonic()` at the episode's start."""
-    question: Question
-    subtitles: Sequence[Subtitle]
-    duration: float
-    settings: Settings
+    rollout: Rollout
+    """The record, filled in as the episode proceeds."""
     protocol: ChatProtocol
     backend: Backend
     frame_source: FrameSource
-    sizing: FrameSizing
-    changed: Callable[[], None]
-    """Called after every change of a call's record."""
+    on_change: Callable[[Rollout], None]
+    """Called with the record after every change."""
+    began: float = field(default_factory=time.monotonic)
+    duration: float = 0.0
+    """Of the video; known, like its subtitles, once it is open."""
+    subtitles: Sequence[Subtitle] = ()
+
+    @property
+    def settings(self) -> Settings:
+        return self.rollout.settings
+
+    @property
+    def question(self) -> Question:
+        return self.rollout.question
+
+    @cached_property
+    def sizing(self) -> FrameSizing:
+        return self.backend.frame_sizing(self.settings.min_pixels, self.settings.max_pixels)
 
     def now(self) -> float:
         """Seconds since the episode's start."""
         return time.monotonic() - self.began
+
+    def changed(self) -> None:
+        self.on_change(self.rollout)
 
 
 def sampling_params(settings: Settings, seed_path: tuple[object, ...], **params: Any) -> SamplingParams:
@@ -67,17 +81,16 @@ def frame_refs(frames: Sequence[Frame], sizing: FrameSizing) -> list[FrameRef]:
     return [ref(frame) for frame in frames]
 
 
-async def run_calls(
-    context: EpisodeContext, turn: int, parsed: Sequence[ParsedCall], evidence: list[Evidence]
-) -> list[ToolResult]:
-    """Run a turn's calls and return their results for the main agent, in the order of the calls.
+async def run_calls(context: EpisodeContext, calls: Sequence[ParsedCall]) -> list[ToolResult]:
+    """Run the calls of the last turn and return their results for the main agent, in the order of the calls.
 
-    A record of each call is appended to `evidence` immediately and filled in as the call proceeds. Calls over the
-    limit, faulty calls and duplicate windows get an error response; none of them stops the others.
+    A record of each call is appended to the rollout's evidence immediately and filled in as the call proceeds. Calls
+    over the limit, faulty calls and duplicate windows get an error response; none of them stops the others.
     """
+    evidence, turn = context.rollout.evidence, len(context.rollout.turns) - 1
     first = len(evidence)
     windows: dict[int, Window] = {}
-    for position, call in enumerate(parsed):
+    for position, call in enumerate(calls):
         tool = TOOLS.get(call.name)
         requested = tool.requested_times(call) if tool else None
         record = Evidence(
@@ -90,7 +103,7 @@ async def run_calls(
             started=context.now(),
         )
         try:
-            window = windows[position] = _validate_window(context, call, position, evidence)
+            window = windows[position] = _validate_window(context, call, position)
             record.used, record.clamped = [window.start, window.end], window.clamped
         except ToolCallError as fault:
             _fail(record, fault)
@@ -117,37 +130,32 @@ async def run_calls(
     ]
 
 
-def _validate_window(context: EpisodeContext, call: ParsedCall, position: int, evidence: Sequence[Evidence]) -> Window:
+def _validate_window(context: EpisodeContext, call: ParsedCall, position: int) -> Window:
     """The window of the turn's call number `position`. Raises ToolCallError where the call must not run."""
     settings = context.settings
     limit = 1 if settings.dispatch == "sequential" else settings.max_calls
     if position >= limit:
-        raise ToolCallError(
-            ToolCallFault.TOO_MANY_CALLS, f"a turn may hold {limit} calls and this is one more; ask again for it"
-        )
+        message = f"a turn may hold {limit} calls and this is one more; ask again for it"
+        raise ToolCallError(ToolCallFault.TOO_MANY_CALLS, message)
     if call.fault is not None:
         raise ToolCallError(call.fault, call.message)
     if call.repairs and not settings.repair:
-        raise ToolCallError(
-            call.repairs[0],
-            "the call is not in its exact form; write the JSON object alone in a closed block",
-        )
+        message = "the call is not in its exact form; write the JSON object alone in a closed block"
+        raise ToolCallError(call.repairs[0], message)
     if call.syntax == "tool_code" and settings.tool_code == "refuse":
-        raise ToolCallError(
-            ToolCallFault.TOOL_CODE_REFUSED, "<tool_code> is not understood; write a <tool_call> block with JSON"
-        )
+        message = "<tool_code> is not understood; write a <tool_call> block with JSON"
+        raise ToolCallError(ToolCallFault.TOOL_CODE_REFUSED, message)
     if call.name not in TOOLS:
-        raise ToolCallError(
-            ToolCallFault.UNKNOWN_TOOL, f"there is no tool {call.name[:60]!r}; there is {', '.join(TOOLS)}"
-        )
+        message = f"there is no tool {call.name[:60]!r}; there is {', '.join(TOOLS)}"
+        raise ToolCallError(ToolCallFault.UNKNOWN_TOOL, message)
     window = TOOLS[call.name].parse_window(call, context.duration)
-    for number, earlier in enumerate(evidence):
+    for number, earlier in enumerate(context.rollout.evidence):
         if earlier.used == [window.start, window.end] and earlier.status != "error":
-            raise ToolCallError(
-                ToolCallFault.DUPLICATE_WINDOW,
+            message = (
                 f"{window.start:.1f} to {window.end:.1f} s is looked at already, by call {number + 1}; "
-                "use what that returned, or ask for another window",
+                "use what that returned, or ask for another window"
             )
+            raise ToolCallError(ToolCallFault.DUPLICATE_WINDOW, message)
     return window
 
 
@@ -169,46 +177,35 @@ async def _run_call(
     number: int,
 ) -> None:
     """Run the turn's call `number`, from decoding to evidence. Failures are recorded; only cancellation is raised."""
-    record.started = context.now()
-    record.status = "decoding"
+    record.started, record.status = context.now(), "decoding"
     context.changed()
+    seconds = context.settings.call_seconds
     try:
-        async with asyncio.timeout(context.settings.call_seconds):
-            await _collect_evidence(context, record, window, decodes, number)
-    except ToolCallError as fault:
-        _fail(record, fault)
+        async with asyncio.timeout(seconds):
+            try:
+                if context.backend.batches_requests:
+                    await asyncio.wait(decodes.values())  # requests sent at the same time share a batch
+                frames = await asyncio.shield(decodes[number])
+            finally:
+                record.decode_seconds = context.now() - record.started
+            record.frames = frame_refs(frames, context.sizing)
+            if context.settings.evidence == "frames":
+                record.text = f"{len(frames)} frames:"
+            else:
+                record.status = "looking"
+                context.changed()
+                await _ask_sub_agent(context, record, window, frames, number)
+        record.status = "ok"
+    except VideoError as error:
+        _fail(record, ToolCallError(ToolCallFault.DECODE_FAILED, f"the window cannot be decoded: {error}"))
+    except ToolCallError as error:
+        _fail(record, error)
     except TimeoutError:
-        late = f"no evidence within {context.settings.call_seconds:g} s; use the other evidence or ask again"
+        late = f"no evidence within {seconds:g} s; use the other evidence or ask again"
         _fail(record, ToolCallError(ToolCallFault.SUB_AGENT_LATE, late))
     finally:
         record.seconds = context.now() - record.started
         context.changed()
-
-
-async def _collect_evidence(
-    context: EpisodeContext,
-    record: Evidence,
-    window: Window,
-    decodes: Mapping[int, asyncio.Task[list[Frame]]],
-    number: int,
-) -> None:
-    """Fill in what the turn's call `number` returns: the window's frames or their summary. Raises ToolCallError."""
-    try:
-        if context.backend.batches_requests:
-            await asyncio.wait(decodes.values())  # requests sent at the same time share a batch
-        frames = await asyncio.shield(decodes[number])
-    except VideoError as error:
-        raise ToolCallError(ToolCallFault.DECODE_FAILED, f"the window cannot be decoded: {error}") from None
-    finally:
-        record.decode_seconds = context.now() - record.started
-    record.frames = frame_refs(frames, context.sizing)
-    if context.settings.evidence == "frames":
-        record.text = f"{len(frames)} frames:"
-    else:
-        record.status = "looking"
-        context.changed()
-        await _ask_sub_agent(context, record, window, frames, number)
-    record.status = "ok"
 
 
 async def _ask_sub_agent(
@@ -223,7 +220,7 @@ async def _ask_sub_agent(
         context.question if settings.question_in_subagent else None,
     )
     record.sub_agent = generated = GenerationRecord(
-        request_id=f"{context.episode}-{record.turn}-{number}", started=context.now()
+        request_id=f"{context.rollout.id}-{record.turn}-{number}", started=context.now()
     )
     try:
         generated.fed_ids = backend.chat.encode_start(messages) if backend.chat else []

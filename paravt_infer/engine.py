@@ -4,16 +4,17 @@ import asyncio
 import platform
 import uuid
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from itertools import islice, takewhile
 
 import paravt_infer
-from paravt_infer.agent import Episode, OnChange
+from paravt_infer.agent import Episode
 from paravt_infer.backends import open_backend
 from paravt_infer.backends.base import Backend
+from paravt_infer.dispatch import EpisodeContext
 from paravt_infer.errors import SettingsError
 from paravt_infer.model import folder_fingerprint
 from paravt_infer.protocols import get_protocol
@@ -24,6 +25,8 @@ from paravt_infer.video.pool import DecodePool
 from paravt_infer.video.readers import DEFAULT_READER
 from paravt_infer.video.source import FrameSource
 from paravt_infer.video.store import VideoStore
+
+OnChange = Callable[[Rollout], None]
 
 
 class Engine:
@@ -158,7 +161,10 @@ class Engine:
             versions=self._versions,
             started_at=datetime.now(UTC).isoformat(timespec="seconds"),
         )
-        return await Episode(rollout, backend, self.frame_source, protocol, on_change).run()
+        context = EpisodeContext(
+            rollout=rollout, protocol=protocol, backend=backend, frame_source=self.frame_source, on_change=on_change
+        )
+        return await Episode(context).run()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -231,10 +237,9 @@ class EngineSpec:
 
 
 def _versions() -> dict[str, str]:
+    """The versions of the packages that an answer may depend on."""
     found = {"paravt-infer": paravt_infer.__version__, "python": platform.python_version()}
     for package in ("av", "numpy", "transformers", "torch", "xgrammar"):
-        try:
+        with suppress(PackageNotFoundError):
             found[package] = version(package)
-        except PackageNotFoundError:
-            continue
     return found

@@ -37,7 +37,7 @@ class Question(FrozenModel):
             if isinstance(options, Sequence) and not isinstance(options, str):
                 values = {**values, "options": letter_options(options)}
             elif isinstance(options, Mapping):
-                values = {**values, "options": _validate_letters(options)}
+                values = {**values, "options": _validate_letters(options.items())}
             if values.get("options"):
                 values = {**values, "kind": "choice"}
         return values
@@ -66,21 +66,18 @@ def letter_options(options: Iterable[str]) -> dict[str, str]:
         raise SettingsError("options: give either all of them a letter (A=red) or none")
     if len(texts) > 26:
         raise SettingsError(f"options: at most 26 (A to Z), not {len(texts)}")
-    lettered: dict[str, str] = {}
-    for number, option in enumerate(texts):
-        letter, text = (option[0].upper(), option[2:]) if named[number] else (string.ascii_uppercase[number], option)
-        if letter in lettered:
-            raise SettingsError(f"options: letter {letter} is given twice")
-        if not text.strip():
+    pairs = [(text[0], text[2:]) for text in texts] if any(named) else zip(string.ascii_uppercase, texts, strict=False)
+    lettered = _validate_letters((letter, text.strip()) for letter, text in pairs)
+    for letter, text in lettered.items():
+        if not text:
             raise SettingsError(f"options: option {letter} is empty")
-        lettered[letter] = text.strip()
     return lettered
 
 
-def _validate_letters(options: Mapping[Any, Any]) -> dict[str, Any]:
-    """`options` with capital letters as keys: an answer can only name a letter."""
+def _validate_letters(options: Iterable[tuple[Any, Any]]) -> dict[str, Any]:
+    """Options by capital letter: an answer can only name a letter."""
     lettered: dict[str, Any] = {}
-    for key, text in options.items():
+    for key, text in options:
         letter = str(key).upper()
         if len(letter) != 1 or letter not in string.ascii_uppercase:
             raise SettingsError(f"options: {str(key)!r} is not a letter from A to Z")

@@ -35,9 +35,7 @@ class WeightBroadcastGroup:
         self.backend = "nccl" if device == "cuda" else "gloo"
         self.name = f"paravt-{socket.gethostname()}-{uuid.uuid4().hex}"
         self.address = _address_towards([server for server in servers if not _is_local(server)])
-        with socket.socket() as free:
-            free.bind(("", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port("")
         self.world_size = 1 + sum(servers.values())
         self._group: Any = None
 
@@ -45,17 +43,8 @@ class WeightBroadcastGroup:
         """Each server, and the body of its request to `/init_weights_update_group`."""
         rank = 1
         for server, processes in self.servers.items():
-            yield (
-                server,
-                {
-                    "master_address": self.address,
-                    "master_port": self.port,
-                    "rank_offset": rank,
-                    "world_size": self.world_size,
-                    "group_name": self.name,
-                    "backend": self.backend,
-                },
-            )
+            body = {"master_address": self.address, "master_port": self.port, "rank_offset": rank}
+            yield server, body | {"world_size": self.world_size, "group_name": self.name, "backend": self.backend}
             rank += processes
 
     def join(self) -> None:
@@ -100,6 +89,13 @@ class WeightBroadcastGroup:
         if self._group is not None:
             dist.destroy_process_group(self._group)
             self._group = None
+
+
+def free_port(address: str) -> int:
+    """A port on which nothing listens at this local address."""
+    with socket.socket() as probe:
+        probe.bind((address, 0))
+        return int(probe.getsockname()[1])
 
 
 def _address_towards(servers: Sequence[str]) -> str:

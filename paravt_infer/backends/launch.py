@@ -3,16 +3,17 @@
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
 
+from paravt_infer.backends.broadcast import free_port
 from paravt_infer.backends.sglang import SGLangBackend, mm_process_config
 from paravt_infer.errors import BackendError
 
@@ -47,7 +48,7 @@ class SGLangServer:
         """
         self.model = model
         self.seconds = seconds
-        self.port = _free_port()
+        self.port = free_port("127.0.0.1")
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = Path(tempfile.mkstemp(prefix="paravt-sglang-", suffix=".log")[1])
         self._command = [
@@ -73,11 +74,9 @@ class SGLangServer:
             while True:
                 if process.poll() is not None:
                     raise BackendError(f"the SGLang server exited at start-up ({self._last_line()}); see {self.log}")
-                try:
+                with suppress(httpx.TransportError):
                     if (await client.get(self.url + "/health")).status_code == 200:
                         break
-                except httpx.TransportError:
-                    pass
                 if time.monotonic() - began > self.seconds:
                     self.stop()
                     raise BackendError(f"the SGLang server was not ready after {self.seconds:g} s; see {self.log}")
@@ -164,9 +163,3 @@ def _device_name(gpu: int) -> str:
     if gpu >= len(names):
         raise BackendError(f"GPU {gpu} does not exist: CUDA_VISIBLE_DEVICES={allowed} has {len(names)} GPUs")
     return names[gpu]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

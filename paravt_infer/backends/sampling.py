@@ -30,11 +30,10 @@ class PerRowLogitsProcessor:
             if (seed := rows[index].seed) is not None
         }
         self._temperatures = torch.tensor([row.temperature or 1.0 for row in rows])[:, None]
-        limited = any(row.top_k > 0 or row.top_p < 1 for row in rows)
         self._limits: tuple[torch.Tensor, torch.Tensor] | None = None
-        if limited:
-            ranks = torch.tensor([row.top_k if row.top_k > 0 else 2**31 for row in rows])
-            self._limits = ranks[:, None], torch.tensor([row.top_p for row in rows], dtype=torch.float64)[:, None]
+        if any(row.top_k > 0 or row.top_p < 1 for row in rows):
+            top_k = torch.tensor([row.top_k if row.top_k > 0 else 2**31 for row in rows])
+            self._limits = top_k[:, None], torch.tensor([row.top_p for row in rows], dtype=torch.float64)[:, None]
         self._tokenizer, self._end_ids = tokenizer, list(end_ids)
         self._matchers: list[Any] = []
 

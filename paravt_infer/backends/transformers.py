@@ -26,7 +26,6 @@ class _Job:
     prompt_tokens: int
     visual_tokens: int
     done: "asyncio.Future[Generation]"
-    loop: asyncio.AbstractEventLoop
     cancelled: threading.Event = field(default_factory=threading.Event)
 
 
@@ -98,15 +97,8 @@ class TransformersBackend(Backend):
         visual = sum(map(self._files.visual_tokens, request.frames))
         prompt_tokens = len(request.ids) + visual - len(request.frames)
         sampling = self.fit_to_context(request.sampling, prompt_tokens)
-        loop = asyncio.get_running_loop()
-        job = _Job(
-            request=request,
-            sampling=sampling,
-            prompt_tokens=prompt_tokens,
-            visual_tokens=visual,
-            done=loop.create_future(),
-            loop=loop,
-        )
+        done = asyncio.get_running_loop().create_future()
+        job = _Job(request=request, sampling=sampling, prompt_tokens=prompt_tokens, visual_tokens=visual, done=done)
         self._waiting.append(job)
         if self._runner is None or self._runner.done():
             self._runner = asyncio.create_task(self._run_batches())
@@ -128,10 +120,8 @@ class TransformersBackend(Backend):
             outcome: list[Generation] | BackendError
             try:
                 outcome = await asyncio.to_thread(self._generate_batch, batch)
-            except (RuntimeError, MemoryError, ValueError, ImportError) as error:
+            except Exception as error:  # whatever it is, the requests must not wait for ever
                 outcome = _generation_error(self.model, error)
-            except BackendError as error:
-                outcome = error
             for number, job in enumerate(batch):
                 if job.done.done():
                     continue

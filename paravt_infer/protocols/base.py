@@ -12,6 +12,7 @@ import numpy as np
 
 from paravt_infer.answers import ExtractedAnswer, extract_answer
 from paravt_infer.chat import Message
+from paravt_infer.protocols.calls import parse_calls
 from paravt_infer.questions import Question, Subtitle
 from paravt_infer.times import format_time
 from paravt_infer.tools import ParsedCall
@@ -116,7 +117,7 @@ class ChatProtocol(ABC):
 
     def parse_calls(self, response: str) -> list[ParsedCall]:
         """The calls in a main turn's response."""
-        return []
+        return parse_calls(response) if self.calls_tools else []
 
     def extract_answer(self, response: str, question: Question) -> ExtractedAnswer | None:
         """The answer in a response; None if there is none, so that the model has to be asked for it."""

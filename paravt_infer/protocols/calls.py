@@ -124,9 +124,8 @@ def _parse_json(body: str, raw: str) -> list[ParsedCall]:
         except ValueError:
             return broken(ToolCallFault.BAD_JSON, "the arguments are a string that is not JSON")
     if not isinstance(name, str) or not isinstance(arguments, dict):
-        return broken(
-            ToolCallFault.NOT_A_CALL, 'the object needs a "name" that is a string and "arguments" that are an object'
-        )
+        message = 'the object needs a "name" that is a string and "arguments" that are an object'
+        return broken(ToolCallFault.NOT_A_CALL, message)
     return [ParsedCall(raw=raw, name=name, arguments=arguments, repairs=repairs)]
 
 
@@ -165,14 +164,14 @@ def _parse_python(body: str, raw: str) -> list[ParsedCall]:
         tree = _parse_source(source)
         found = [] if tree is None else [call for call in map(_inner_call, _expressions(tree)) if call is not None]
         if not found:
-            message = f"the block is not a readable function call; {_FORM}"
-            calls.append(ParsedCall(raw=raw, syntax="tool_code", fault=ToolCallFault.BAD_PYTHON, message=message))
+            calls.append(_bad_python(raw, "the block is not a readable function call"))
         calls += [_python_call(call, raw) for call in found]
-    if not calls:
-        calls.append(
-            ParsedCall(raw=raw, syntax="tool_code", fault=ToolCallFault.BAD_PYTHON, message=f"empty block; {_FORM}")
-        )
-    return calls
+    return calls or [_bad_python(raw, "empty block")]
+
+
+def _bad_python(raw: str, message: str) -> ParsedCall:
+    message = f"{message}; {_FORM}"
+    return ParsedCall(raw=raw, syntax="tool_code", fault=ToolCallFault.BAD_PYTHON, message=message)
 
 
 def _parse_source(text: str) -> ast.Module | None:
@@ -202,8 +201,7 @@ def _python_call(call: ast.Call, raw: str) -> ParsedCall:
         positional = tuple(_literal(argument) for argument in call.args)
         arguments = {keyword.arg: _literal(keyword.value) for keyword in call.keywords if keyword.arg is not None}
     except (ValueError, TypeError, RecursionError):
-        message = f"an argument is not a plain value; {_FORM}"
-        return ParsedCall(raw=raw, syntax="tool_code", fault=ToolCallFault.BAD_PYTHON, message=message)
+        return _bad_python(raw, "an argument is not a plain value")
     return ParsedCall(raw=raw, name=_name(call), arguments=arguments, positional=positional, syntax="tool_code")
 
 

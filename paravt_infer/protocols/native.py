@@ -4,9 +4,8 @@ from typing import Any
 
 from paravt_infer.answers import ExtractedAnswer, extract_answer
 from paravt_infer.protocols.base import ChatProtocol
-from paravt_infer.protocols.calls import parse_calls
 from paravt_infer.questions import Question
-from paravt_infer.tools import TOOLS, ParsedCall
+from paravt_infer.tools import TOOLS
 
 
 class NativeToolsProtocol(ChatProtocol):
@@ -18,9 +17,6 @@ class NativeToolsProtocol(ChatProtocol):
 
     def tools(self) -> list[dict[str, Any]] | None:
         return [tool.schema() for tool in TOOLS.values()]
-
-    def parse_calls(self, response: str) -> list[ParsedCall]:
-        return parse_calls(response)
 
     def extract_answer(self, response: str, question: Question) -> ExtractedAnswer | None:
         """A turn without calls is the answer, in a block or as plain text, unless its reasoning was truncated."""

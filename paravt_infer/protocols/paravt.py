@@ -10,9 +10,7 @@ from typing import ClassVar
 from paravt_infer.answers import ExtractedAnswer, extract_answer
 from paravt_infer.chat import Message
 from paravt_infer.protocols.base import ChatProtocol, ToolResult
-from paravt_infer.protocols.calls import parse_calls
 from paravt_infer.questions import Question
-from paravt_infer.tools import ParsedCall
 from paravt_infer.video.types import Frame
 
 
@@ -51,9 +49,6 @@ and, once the tool responses are there:
             text, *rest = self.result_parts(result)
             parts += ["\n" * bool(number) + f"{number + 1}. {text}", *rest]
         return [Message(role="tool", parts=parts)]
-
-    def parse_calls(self, response: str) -> list[ParsedCall]:
-        return parse_calls(response)
 
     def extract_answer(self, response: str, question: Question) -> ExtractedAnswer | None:
         """Only an answer block ends the episode; without one the model is asked for its answer."""

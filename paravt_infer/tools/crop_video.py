@@ -26,10 +26,7 @@ class CropVideo(Tool):
                     "type": "object",
                     "properties": {
                         "video_path": {"type": "string", "description": "The video; there is only one."},
-                        "start_time": {
-                            "type": "number",
-                            "description": f"Where the window starts, {second}.",
-                        },
+                        "start_time": {"type": "number", "description": f"Where the window starts, {second}."},
                         "end_time": {"type": "number", "description": f"Where the window ends, {second}."},
                     },
                     "required": ["video_path", "start_time", "end_time"],
@@ -41,36 +38,26 @@ class CropVideo(Tool):
         values = self._arguments(call)
         for name, value in values.items():
             if value is None:
-                raise ToolCallError(
-                    ToolCallFault.MISSING_TIME, f"{name} is missing; give start_time and end_time in seconds"
-                )
+                message = f"{name} is missing; give start_time and end_time in seconds"
+                raise ToolCallError(ToolCallFault.MISSING_TIME, message)
         try:
             start, end = (parse_time(value) for value in values.values())
         except ValueError:
             name, value = next(pair for pair in values.items() if not _is_time(pair[1]))
             wrong = f"{name}={value!r}"[:80] if isinstance(value, str) else f"{name}, a {type(value).__name__},"
-            raise ToolCallError(
-                ToolCallFault.BAD_TIME, f"{wrong} is not a time; write seconds, MM:SS or HH:MM:SS"
-            ) from None
-        shown = f"{_format(start)} to {_format(end)}"
+            message = f"{wrong} is not a time; write seconds, MM:SS or HH:MM:SS"
+            raise ToolCallError(ToolCallFault.BAD_TIME, message) from None
+        shown = f"the window {_format(start)} to {_format(end)}"
         if not (math.isfinite(start) and math.isfinite(end)):
-            raise ToolCallError(
-                ToolCallFault.NOT_FINITE, f"the window {shown} is not finite; give times inside the video"
-            )
+            raise ToolCallError(ToolCallFault.NOT_FINITE, f"{shown} is not finite; give times inside the video")
         if start < 0 or end < 0:
-            raise ToolCallError(
-                ToolCallFault.NEGATIVE_TIME, f"the window {shown} has a time below 0; the video starts at 0"
-            )
+            raise ToolCallError(ToolCallFault.NEGATIVE_TIME, f"{shown} has a time below 0; the video starts at 0")
         if start >= end:
-            raise ToolCallError(
-                ToolCallFault.START_NOT_BEFORE_END,
-                f"the window {shown} does not start before it ends; swap or widen it",
-            )
+            message = f"{shown} does not start before it ends; swap or widen it"
+            raise ToolCallError(ToolCallFault.START_NOT_BEFORE_END, message)
         if start >= duration:
-            raise ToolCallError(
-                ToolCallFault.BEYOND_VIDEO,
-                f"the window {shown} lies beyond the video, which ends at {duration:.1f} s ({format_time(duration)})",
-            )
+            message = f"{shown} lies beyond the video, which ends at {duration:.1f} s ({format_time(duration)})"
+            raise ToolCallError(ToolCallFault.BEYOND_VIDEO, message)
         return Window(start=start, end=min(end, duration), requested=(start, end), clamped=end > duration)
 
     def requested_times(self, call: ParsedCall) -> tuple[float, float] | None:

@@ -73,12 +73,9 @@ def read_index(path: str) -> VideoIndex:
         gaps = np.diff(times)
         usual = float(np.median(gaps)) if len(gaps) else 1 / float(stream.average_rate or 25)
         # A muxer may give the last frame the rest of the file's duration: then assume the usual length.
-        last = (
-            last_length
-            if 0 < last_length * ticks / per_second <= max(usual * 10, 10.0)
-            else round(usual * per_second / ticks)
-        )
-        duration = int(stamps[-1] - stamps[0] + last) * ticks / per_second
+        if not 0 < last_length * ticks / per_second <= max(usual * 10, 10.0):
+            last_length = round(usual * per_second / ticks)
+        duration = int(stamps[-1] - stamps[0] + last_length) * ticks / per_second
         # FFmpeg's rotation is counter-clockwise.
         rotation = -int(first.rotation) % 360
         width, height = (first.width, first.height)[:: -1 if rotation in (90, 270) else 1]

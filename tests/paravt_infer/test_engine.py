@@ -1,6 +1,7 @@
 """The engine: opened from a spec, asked one question or many at a time."""
 
 import asyncio
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
