@@ -107,8 +107,8 @@ def _outcome(rollout: Rollout) -> RenderableType:
         return Panel(body, title="no answer", subtitle=summary, border_style="yellow", title_align="left")
     option = rollout.question.options.get(rollout.answer)
     body = Text(f"{rollout.answer}. {option}" if option else _printable(rollout.answer), style="bold")
-    if rollout.supporting:
-        spans = (f"{format_time(e.used[0])} - {format_time(e.used[1])}" for e in rollout.supporting if e.used)
+    if rollout.supporting_evidence:
+        spans = (f"{format_time(e.used[0])} - {format_time(e.used[1])}" for e in rollout.supporting_evidence if e.used)
         body.append("\nbased on " + ", ".join(spans), style="not bold dim")
     else:
         body.append("\nbased on the overview alone", style="not bold dim")

@@ -46,7 +46,7 @@ class TimedBackend(Backend):
         self._files = load_model_files(self.model)
         self.chat = self._files.chat
 
-    def sizing(self, min_pixels: int, max_pixels: int) -> FrameSizing:
+    def frame_sizing(self, min_pixels: int, max_pixels: int) -> FrameSizing:
         return processor_sizing(
             multiple=self._files.multiple, floor=1, ceiling=1 << 30, min_pixels=min_pixels, max_pixels=max_pixels
         )

@@ -14,8 +14,8 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-# Loaded on first use, so that importing the package costs nothing of what is behind it.
-_HOME = {
+# Loaded on first use, so that `import paravt_infer` stays fast.
+_MODULES = {
     "Engine": "engine",
     "EngineSpec": "engine",
     "Question": "questions",
@@ -24,10 +24,10 @@ _HOME = {
     "ParavtError": "errors",
     "open_backend": "backends",
 }
-__all__ = ["__version__", *_HOME]
+__all__ = ["__version__", *_MODULES]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -1,30 +1,26 @@
-"""The episode loop, the one that asking, evaluation, A/B and training all run: overview, turns, calls, answer."""
+"""The episode loop: overview, turns, calls, answer. Asking, evaluation, A/B and training all run this one."""
 
 import asyncio
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from paravt_infer.answers import ExtractedAnswer, extract_answer, extract_choice
-from paravt_infer.backends.base import Backend, Request, SamplingParams, derive_seed
+from paravt_infer.backends.base import Backend, Request
 from paravt_infer.budget import fill_usage
 from paravt_infer.chat import Message
-from paravt_infer.dispatch import EpisodeContext, frame_refs, record_generation, run_calls
+from paravt_infer.dispatch import EpisodeContext, frame_refs, record_generation, run_calls, sampling_params
 from paravt_infer.errors import ParavtError
-from paravt_infer.protocols import ChatProtocol
 from paravt_infer.protocols.calls import has_forged_response
-from paravt_infer.questions import Subtitle, read_subtitles, subtitles_at
+from paravt_infer.questions import read_subtitles, subtitles_at
 from paravt_infer.rollout import Rollout, Turn, VideoRecord
 from paravt_infer.video.sampling import sample_times
-from paravt_infer.video.source import FrameSource
 from paravt_infer.video.types import Frame
 
-THINK = "<think>\n"
-OnChange = Callable[[Rollout], None]
+THINK_PREFIX = "<think>\n"
 
 
-class _Conversation:
-    """The main agent's context: a growing list of ids for token-exact backends, and the messages beside it."""
+class Conversation:
+    """The main agent's context: a growing list of token ids for token-exact backends, and the same as messages."""
 
     def __init__(self, backend: Backend):
         self.backend = backend
@@ -34,14 +30,13 @@ class _Conversation:
         self._last_output: list[int] = []
 
     def feed(self, messages: Sequence[Message], *, tools: list[dict[str, Any]] | None, prefix: str) -> list[int]:
-        """Add messages and open the next turn; returns the ids that this feeds."""
+        """Add messages and open the next turn; returns the ids this adds."""
         chat, fed = self.backend.chat, []
         if chat is not None:
-            fed = (
-                chat.encode_continuation(self._last_output, messages)
-                if self.ids
-                else chat.encode_start(messages, tools=tools)
-            )
+            if self.ids:
+                fed = chat.encode_continuation(self._last_output, messages)
+            else:
+                fed = chat.encode_start(messages, tools=tools)
             fed += chat.encode_text(prefix) if prefix else []
         self.ids += fed
         self.messages += messages
@@ -49,42 +44,22 @@ class _Conversation:
         return fed
 
     def add_output(self, turn: Turn, calls: list[dict[str, Any]]) -> None:
-        """Add what the main agent generated, as it was generated."""
+        """Add the main agent's output, with its token ids as generated."""
         self.ids += turn.output_ids
         self._last_output = turn.output_ids
         self.messages.append(Message(role="assistant", parts=[turn.response], calls=calls))
 
 
 class Episode:
-    """One question being answered: `Engine.ask` makes it and runs it once.
+    """One question being answered. `Engine.ask` creates it and runs it once."""
 
-    Args:
-        rollout: the record, filled in as the episode proceeds.
-        on_change: called with the record whenever something has happened.
-    """
-
-    def __init__(
-        self,
-        rollout: Rollout,
-        backend: Backend,
-        frame_source: FrameSource,
-        protocol: ChatProtocol,
-        on_change: OnChange,
-    ):
-        self.rollout, self.backend, self.frame_source, self.protocol = rollout, backend, frame_source, protocol
-        self.question, self.settings = rollout.question, rollout.settings
-        self.began = time.monotonic()
-        self._on_change = on_change
-
-    def changed(self) -> None:
-        self._on_change(self.rollout)
-
-    def now(self) -> float:
-        return time.monotonic() - self.began
+    def __init__(self, context: EpisodeContext):
+        self.context, self.rollout = context, context.rollout
+        self.conversation = Conversation(context.backend)
 
     async def run(self) -> Rollout:
-        """The whole episode. Its failures are in the record; only cancellation comes out."""
-        rollout = self.rollout
+        """Run the episode. Its failures are recorded; only cancellation is raised."""
+        context, rollout = self.context, self.rollout
         try:
             await self._answer(await self._open())
             rollout.status = "answered" if rollout.answer is not None else "no_answer"
@@ -94,82 +69,65 @@ class Episode:
         except ParavtError as error:
             rollout.status, rollout.error = "failed", str(error)
         finally:
-            rollout.backend.notes = self.backend.notes()
-            fill_usage(rollout, seconds=self.now())
-            self.changed()
+            rollout.backend.notes = context.backend.notes()
+            fill_usage(rollout, seconds=context.now())
+            context.changed()
         return rollout
 
-    async def _open(self) -> tuple[EpisodeContext, list[Message]]:
-        """Probe the video, decode the overview, and write the conversation's start."""
-        question, settings, rollout = self.question, self.settings, self.rollout
-        source = self.frame_source
-        subtitles: list[Subtitle] = read_subtitles(question.subtitles) if question.subtitles else []
+    async def _open(self) -> list[Message]:
+        """Probe the video, decode the overview, and build the opening messages."""
+        context, rollout = self.context, self.rollout
+        question, settings, source = context.question, context.settings, context.frame_source
+        context.subtitles = read_subtitles(question.subtitles) if question.subtitles else []
         info = await source.probe(question.video)
-        facts = {name: getattr(info, name) for name in VideoRecord.model_fields}
-        rollout.video = VideoRecord(**facts)
-        self.changed()
-        sizing = self.backend.sizing(settings.min_pixels, settings.max_pixels)
+        context.duration = info.duration
+        rollout.video = VideoRecord(**{name: getattr(info, name) for name in VideoRecord.model_fields})
+        context.changed()
         times = sample_times(0, info.duration, fps=settings.fps, limit=settings.frames)
-        frames = await source.frames(question.video, times, sizing)
-        rollout.overview = frame_refs(frames, sizing)
-        rollout.overview_seconds = self.now()
-        self.changed()
-        scene = EpisodeContext(
-            episode=rollout.id,
-            began=self.began,
-            question=question,
-            subtitles=subtitles,
-            duration=info.duration,
-            settings=settings,
-            protocol=self.protocol,
-            backend=self.backend,
-            frame_source=source,
-            sizing=sizing,
-            changed=self.changed,
-        )
-        shown = subtitles_at(subtitles, [frame.time for frame in frames])
-        return scene, self.protocol.opening_messages(question, frames, info.duration, shown)
+        frames = await source.frames(question.video, times, context.sizing)
+        rollout.overview = frame_refs(frames, context.sizing)
+        rollout.overview_seconds = context.now()
+        context.changed()
+        shown = subtitles_at(context.subtitles, [frame.time for frame in frames])
+        return context.protocol.opening_messages(question, frames, info.duration, shown)
 
-    async def _answer(self, opened: tuple[EpisodeContext, list[Message]]) -> None:
-        """Turn after turn, until there is an answer or the last turn has been asked for one."""
-        scene, messages = opened
-        settings, protocol, rollout = self.settings, self.protocol, self.rollout
-        conversation = _Conversation(self.backend)
+    async def _answer(self, messages: list[Message]) -> None:
+        """Take turns until there is an answer, or until the turn that was asked for one is over."""
+        rollout, question, settings = self.rollout, self.context.question, self.context.settings
+        protocol = self.context.protocol
         may_call = protocol.calls_tools and settings.max_tool_turns > 0
         tool_turns = 0
         while True:
-            turn = await self._turn(conversation, messages, "main" if may_call else "final")
-            parsed = protocol.parse_calls(turn.response) if may_call else []
+            turn = await self._turn(messages, "main" if may_call else "final")
+            calls = protocol.parse_calls(turn.response) if may_call else []
             turn.forged_response = has_forged_response(turn.response)
-            if not parsed:
-                reading = protocol.extract_answer(turn.response, self.question)
-                if reading is not None or not may_call:
-                    self._conclude(reading or extract_answer(turn.response))
+            if not calls:
+                answer = protocol.extract_answer(turn.response, question)
+                if answer is not None or not may_call:
+                    self._record_answer(answer or extract_answer(turn.response))
                     return
-                # Neither a call nor an answer: one more turn, asked for the answer.
-                may_call, messages = False, protocol.ask_for_answer(self.question)
+                # Neither a call nor an answer: take one more turn, which asks for the answer.
+                may_call, messages = False, protocol.ask_for_answer(question)
                 continue
             first = len(rollout.evidence)
-            turn.calls = list(range(first, first + len(parsed)))
-            results = await run_calls(scene, len(rollout.turns) - 1, parsed, rollout.evidence)
-            messages = protocol.tool_messages(results)
+            turn.calls = list(range(first, first + len(calls)))
+            messages = protocol.tool_messages(await run_calls(self.context, calls))
             tool_turns += 1
             if tool_turns == settings.max_tool_turns:
                 may_call = False
-                messages = [*messages, *protocol.ask_for_answer(self.question)]
+                messages = [*messages, *protocol.ask_for_answer(question)]
 
-    async def _turn(
-        self, conversation: _Conversation, messages: Sequence[Message], kind: Literal["main", "final"]
-    ) -> Turn:
-        """Feed `messages` and let the main agent speak once."""
-        settings, protocol, rollout = self.settings, self.protocol, self.rollout
+    async def _turn(self, messages: Sequence[Message], kind: Literal["main", "final"]) -> Turn:
+        """Feed `messages` and generate one main turn."""
+        context, rollout, conversation = self.context, self.rollout, self.conversation
+        settings, protocol = context.settings, context.protocol
         number = len(rollout.turns)
         prefixed = settings.think_prefix == "every" or (settings.think_prefix == "first" and number == 0)
-        turn = Turn(kind=kind, prefix=THINK if prefixed else "", started=self.now())
-        turn.request_id = f"{rollout.id}-{number}"
+        prefix = THINK_PREFIX if prefixed else ""
+        turn = Turn(kind=kind, prefix=prefix, started=context.now(), request_id=f"{rollout.id}-{number}")
         rollout.turns.append(turn)
-        turn.fed_ids = conversation.feed(messages, tools=protocol.tools(), prefix=turn.prefix)
-        self.changed()
+        turn.fed_ids = conversation.feed(messages, tools=protocol.tools(), prefix=prefix)
+        context.changed()
         stops = protocol.call_ends if settings.dispatch == "sequential" and kind == "main" else ()
         request = Request(
             id=turn.request_id,
@@ -177,31 +135,28 @@ class Episode:
             messages=list(conversation.messages),
             tools=protocol.tools(),
             frames=list(conversation.frames),
-            sampling=SamplingParams(
+            sampling=sampling_params(
+                settings,
+                ("main", number),
                 max_new_tokens=settings.max_new_tokens,
-                temperature=settings.temperature,
-                top_p=settings.top_p,
-                top_k=settings.top_k,
-                seed=derive_seed(settings.seed, "main", number),
                 stop=stops,
                 regex=settings.turn_regex[number] if number < len(settings.turn_regex) else None,
-                logprobs=settings.logprobs,
             ),
             affinity=rollout.id,
         )
         try:
-            generation = await self.backend.generate(request)
+            generation = await context.backend.generate(request)
         finally:
-            turn.seconds = self.now() - turn.started
+            turn.seconds = context.now() - turn.started
         record_generation(turn, generation)
         conversation.add_output(turn, generation.calls)
-        self.changed()
+        context.changed()
         return turn
 
-    def _conclude(self, reading: ExtractedAnswer | None) -> None:
+    def _record_answer(self, answer: ExtractedAnswer | None) -> None:
         """Write the answer into the record, as a letter where there are options."""
-        if reading is None:
+        if answer is None:
             return
-        rollout, options = self.rollout, self.question.options
-        rollout.answer_text, rollout.answer_source = reading.text, reading.source
-        rollout.answer = extract_choice(reading.text, options) if options else reading.text
+        rollout, options = self.rollout, self.context.question.options
+        rollout.answer_text, rollout.answer_source = answer.text, answer.source
+        rollout.answer = extract_choice(answer.text, options) if options else answer.text

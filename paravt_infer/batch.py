@@ -1,4 +1,4 @@
-"""A file of questions in, a file of rollouts out: each row once, whatever stops it on the way."""
+"""Batch inference: a file of questions in, a file of rollouts out, resumable at any point."""
 
 import csv
 import json
@@ -19,39 +19,39 @@ COLUMNS = ("id", "video", "question", "options", "subtitles", "kind")
 
 
 class Batch:
-    """The questions of a file, and which of them are answered already.
+    """The questions of a file, and the file of their rollouts.
 
     Args:
-        source: `.parquet`, `.jsonl` or `.csv` with columns `video` and `question`, and where wanted `id`,
-            `options` (a list, or letter to text; in CSV as JSON, or parted by `|`), `subtitles` and `kind`.
-            Further columns are left alone. Paths may be relative to the file's folder.
-        out: `.parquet` or `.jsonl`, written whole at the end, rows in the source's order.
-        settings: a changed setting never reuses an old answer.
+        source: `.parquet`, `.jsonl` or `.csv` with the columns `video` and `question`, and optionally `id`, `options`
+            (a list, or letter to text; in CSV as JSON, or separated by `|`), `subtitles` and `kind`. Other columns are
+            ignored. Paths may be relative to the file's folder.
+        out: `.parquet` or `.jsonl`, written atomically at the end, in the order of the source.
+        settings: answers made with other settings are not reused.
 
-    Every finished episode is appended to `OUT.journal` and synced at once. Killed at any moment and run again,
-    nothing is lost and nothing is asked twice; rows that failed are asked again.
+    Each finished episode is appended to `OUT.journal` and synced to disk. A run that was killed can be run again:
+    nothing is lost and nothing is asked twice. Failed rows are asked again.
 
     Raises:
-        SettingsError: the file or a row of it cannot be used; names the row.
+        SettingsError: the file, or a row of it, is invalid; names the row.
     """
 
     def __init__(self, source: Path, out: Path, settings: Settings):
         if out.suffix not in (".parquet", ".jsonl"):
-            raise SettingsError(f"{out}: results are written as .parquet or .jsonl")
+            raise SettingsError(f"{out}: rollouts are written as .parquet or .jsonl; change the suffix")
         self.source, self.out, self.settings = source, out, settings
         self.journal = out.with_name(out.name + ".journal")
-        self.questions = [_question(row, number, source) for number, row in enumerate(_rows(source), 1)]
+        self.questions = [_parse_row(row, number, source) for number, row in enumerate(_rows(source), 1)]
         if not self.questions:
-            raise SettingsError(f"{source}: holds no question")
+            raise SettingsError(f"{source}: has no questions")
 
     async def run(self, engine: Engine, *, concurrency: int = 8) -> AsyncGenerator[Rollout, None]:
-        """All rollouts: those already there first, the others as they finish; then `out` is written."""
+        """Yield all rollouts, finished ones first, the others as they finish; then write `out`."""
         earlier = load_rollouts(self.out) if self.out.is_file() else ()
-        asked = ResumableRun(engine, self.questions, Journal(self.journal), settings=self.settings, earlier=earlier)
-        async with aclosing(asked.run(concurrency=concurrency)) as rollouts:
+        run = ResumableRun(engine, self.questions, Journal(self.journal), settings=self.settings, earlier=earlier)
+        async with aclosing(run.run(concurrency=concurrency)) as rollouts:
             async for rollout in rollouts:
                 yield rollout
-        save_rollouts(asked.rollouts(), self.out)
+        save_rollouts(run.rollouts(), self.out)
         self.journal.unlink(missing_ok=True)
 
 
@@ -81,30 +81,30 @@ def _rows(source: Path) -> Iterator[dict[str, Any]]:
         with source.open(newline="", encoding="utf-8-sig") as file:
             yield from csv.DictReader(file)
     else:
-        raise SettingsError(f"{source}: questions are read from .parquet, .jsonl or .csv")
+        raise SettingsError(f"{source}: questions are read from .parquet, .jsonl or .csv; change the format")
 
 
-def _question(row: dict[str, Any], number: int, source: Path) -> Question:
-    given = {name: row[name] for name in COLUMNS if row.get(name) not in (None, "")}
+def _parse_row(row: dict[str, Any], number: int, source: Path) -> Question:
+    values = {name: row[name] for name in COLUMNS if row.get(name) not in (None, "")}
     for name in ("video", "question"):
-        if name not in given:
+        if name not in values:
             raise SettingsError(f"{source}, row {number}: has no {name}; every row needs a video and a question")
-    if isinstance(given.get("options"), str):
-        given["options"] = _options(given["options"])
-    if isinstance(given.get("options"), dict):  # Parquet gives every letter of the file to every row
-        given["options"] = {letter: text for letter, text in given["options"].items() if text is not None}
+    if isinstance(values.get("options"), str):
+        values["options"] = _parse_options(values["options"])
+    if isinstance(values.get("options"), dict):  # in Parquet, every row has every letter of the column
+        values["options"] = {letter: text for letter, text in values["options"].items() if text is not None}
     for name in ("video", "subtitles"):
-        if name in given and not Path(str(given[name])).exists() and (source.parent / str(given[name])).exists():
-            given[name] = str(source.parent / str(given[name]))
-    values = {"id": str(number), "text": given.pop("question"), **given}
-    values["id"] = str(values["id"])
+        if name in values and not Path(str(values[name])).exists() and (source.parent / str(values[name])).exists():
+            values[name] = str(source.parent / str(values[name]))
+    values["id"], values["text"] = str(values.get("id", number)), values.pop("question")
     try:
         return Question.make(**values)
     except SettingsError as error:
         raise SettingsError(f"{source}, row {number}: {error}") from None
 
 
-def _options(text: str) -> Any:
+def _parse_options(text: str) -> Any:
+    """Options from a CSV cell."""
     try:
         return json.loads(text)
     except ValueError:

@@ -1,13 +1,13 @@
-"""Tokens spent: what the paper's budget predicts, and what an episode measured."""
+"""Token budget: what the paper predicts, and what an episode used."""
 
 from paravt_infer.rollout import Rollout
 
 VISUAL_TOKENS, SYSTEM_TOKENS, RESPONSE_TOKENS = 16_000, 300, 50
-"""The paper's estimates of a context's frames, its system prompt, and one kept response (App. "Token-Budget")."""
+"""The paper's estimates for the frames of a context, a system prompt, and a kept response (App. "Token-Budget")."""
 
 
 def predicted_sequential(calls: int, *, visual: float = VISUAL_TOKENS) -> float:
-    """T_seq(K) = K (visual + 300) + K (K + 1) / 2 * 50 tokens, K calls one after another.
+    """T_seq(K) = K (visual + 300) + K (K + 1) / 2 * 50 tokens, for K sequential calls.
 
     >>> predicted_sequential(3)
     49200.0
@@ -16,7 +16,7 @@ def predicted_sequential(calls: int, *, visual: float = VISUAL_TOKENS) -> float:
 
 
 def predicted_parallel(calls: int, *, visual: float = VISUAL_TOKENS) -> float:
-    """T_par(K) = visual + 300 + 50 K tokens, K calls in one turn.
+    """T_par(K) = visual + 300 + 50 K tokens, for K calls in one turn.
 
     >>> predicted_parallel(3)
     16450
@@ -35,7 +35,7 @@ def fill_usage(rollout: Rollout, *, seconds: float) -> None:
     usage.main_prompt_tokens = sum(turn.prompt_tokens for turn in rollout.turns)
     usage.main_visual_tokens = rollout.turns[-1].visual_tokens if rollout.turns else 0
     usage.calls = len(rollout.evidence)
-    usage.calls_ok = len(rollout.supporting)
+    usage.calls_ok = len(rollout.supporting_evidence)
     usage.tool_turns = len({e.turn for e in rollout.evidence})
     visual = sum(frame.tokens for frame in rollout.overview)
     usage.predicted_sequential = predicted_sequential(usage.calls, visual=visual)
@@ -45,7 +45,7 @@ def fill_usage(rollout: Rollout, *, seconds: float) -> None:
 
 
 def critical_path(rollout: Rollout) -> float:
-    """Seconds of the longest chain of decoding and generation: the overview, each turn, each turn's slowest call."""
+    """Seconds of the longest chain of decoding and generation: overview, turns, and each turn's slowest call."""
     seconds = rollout.overview_seconds
     for number, turn in enumerate(rollout.turns):
         calls = [

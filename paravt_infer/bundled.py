@@ -1,4 +1,4 @@
-"""What ships inside the package: a small checkpoint of the sample world, and sample videos with their questions."""
+"""Data bundled with the package: a small checkpoint for the sample world, and sample videos with questions."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -9,13 +9,13 @@ _HERE = Path(__file__).parent
 
 @dataclass(frozen=True, kw_only=True)
 class SampleVideo:
-    """A video that ships, and a question about it with the right answer."""
+    """A sample video, and a question about it with the right answer."""
 
     path: str
     question: str
     options: dict[str, str]
     answer: str
-    """The right option's letter."""
+    """Letter of the right option."""
     note: str = ""
 
     def as_dict(self) -> dict[str, object]:
@@ -23,12 +23,12 @@ class SampleVideo:
 
 
 def sample_videos() -> list[SampleVideo]:
-    """The sample videos, paths absolute."""
+    """The sample videos, with absolute paths."""
     folder = _HERE / "samples"
-    listed = json.loads((folder / "samples.json").read_text(encoding="utf-8"))
-    return [SampleVideo(**{**one, "path": str(folder / one["path"])}) for one in listed]
+    samples = json.loads((folder / "samples.json").read_text(encoding="utf-8"))
+    return [SampleVideo(**{**sample, "path": str(folder / sample["path"])}) for sample in samples]
 
 
 def checkpoint_path() -> Path:
-    """The folder of the bundled checkpoint: it understands the sample world only; its README.md says how well."""
+    """Folder of the bundled checkpoint. It knows the sample world only; its README.md reports how well."""
     return _HERE / "checkpoint"

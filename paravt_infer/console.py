@@ -1,4 +1,4 @@
-"""Progress and messages on stderr: stdout carries results alone, so that it can be piped."""
+"""Progress and messages on stderr: stdout carries results only, so that it can be piped."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ from rich.progress import (
 )
 
 DELAY_SECONDS = 2.0
-"""Progress that may be over at once is shown after this long."""
+"""How long `delayed_progress` waits before it shows anything."""
 
 
 def stderr() -> Console:
@@ -24,12 +24,12 @@ def stderr() -> Console:
 
 
 def say(line: object, *, style: str | None = None, console: Console | None = None) -> None:
-    """Print one line to stderr as it is: no markup, no highlighting, no wrapping."""
-    (console or stderr()).print(str(line), style=style, markup=False, highlight=False, soft_wrap=True)
+    """Print one line to stderr verbatim: no markup, no highlighting, no wrapping."""
+    (console or stderr()).print(str(line), style=style, markup=False, emoji=False, highlight=False, soft_wrap=True)
 
 
 def progress_bar(*more: ProgressColumn, console: Console | None = None, transient: bool = False) -> Progress:
-    """A progress display with description, bar, count, elapsed and remaining time, then the columns `more`."""
+    """A progress bar with description, count, elapsed and remaining time, then the columns `more`."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     times = (TimeElapsedColumn(), TimeRemainingColumn())
     return Progress(*columns, *times, *more, console=console or stderr(), transient=transient)
@@ -37,9 +37,9 @@ def progress_bar(*more: ProgressColumn, console: Console | None = None, transien
 
 @contextmanager
 def delayed_progress(description: str, total: int | None = None) -> Iterator[Callable[..., None]]:
-    """A progress bar that appears once `DELAY_SECONDS` have passed; the value is called once per finished item.
+    """A progress bar that appears after `DELAY_SECONDS`. Call the yielded function once per finished item.
 
-    A later call may correct the total: ``advance(total=1000)``.
+    A call may also correct the total: ``advance(total=1000)``.
     """
     progress = progress_bar(transient=True)
     task = progress.add_task(description, total=total)
@@ -48,7 +48,7 @@ def delayed_progress(description: str, total: int | None = None) -> Iterator[Cal
     def advance(total: int | None = None) -> None:
         nonlocal count, shown
         count, now = count + 1, time.monotonic()
-        if now - shown < 0.1:  # drawing each of a million rows would take longer than reading them
+        if now - shown < 0.1:  # redrawing for each of a million rows would take longer than reading them
             return
         progress.update(task, completed=count, total=total)
         shown = now

@@ -1,18 +1,20 @@
-"""The engine: opens a model and its frames, and runs episodes, one or many at a time."""
+"""The engine: answers questions about videos, one or many at a time, with one backend and one frame source."""
 
 import asyncio
 import platform
 import uuid
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
+from itertools import islice, takewhile
 
 import paravt_infer
-from paravt_infer.agent import Episode, OnChange
+from paravt_infer.agent import Episode
 from paravt_infer.backends import open_backend
 from paravt_infer.backends.base import Backend
+from paravt_infer.dispatch import EpisodeContext
 from paravt_infer.errors import SettingsError
 from paravt_infer.model import folder_fingerprint
 from paravt_infer.protocols import get_protocol
@@ -24,14 +26,16 @@ from paravt_infer.video.readers import DEFAULT_READER
 from paravt_infer.video.source import FrameSource
 from paravt_infer.video.store import VideoStore
 
+OnChange = Callable[[Rollout], None]
+
 
 class Engine:
     """Answers questions about videos. Start and stop it with ``async with``.
 
     Args:
-        backend: what generates; started and closed with the engine.
-        settings: how episodes are run unless a call says otherwise.
-        frame_source: where frames come from, closed with the engine; by default video files, read by PyAV.
+        backend: generates text; started and closed with the engine.
+        settings: defaults of every episode.
+        frame_source: where frames come from, closed with the engine; by default video files decoded by PyAV.
 
     Example::
 
@@ -62,6 +66,7 @@ class Engine:
         await self.close()
 
     async def close(self) -> None:
+        """Close the backend and the frame source."""
         try:
             await self.backend.close()
         finally:
@@ -77,18 +82,19 @@ class Engine:
         settings: Settings | None = None,
         on_change: OnChange | None = None,
     ) -> Rollout:
-        """Answer one question and return its record.
+        """Answer one question and return the record.
 
-        What fails in the episode (the video, the backend) is in the record, as `status` and `error`.
+        Failures of the episode (of the video or the backend) are recorded as `status` and `error`.
 
         Args:
-            video: path of the video, or a whole `Question`.
+            video: path of the video, or a complete `Question`.
             text: the question.
-            options: letter to text, or texts, for multiple choice.
-            on_change: called with the growing record whenever something has happened.
+            options: for multiple choice; letter to text, or texts alone.
+            settings: of this episode; by default the engine's.
+            on_change: called with the record after every change.
 
         Raises:
-            SettingsError: the question or the settings make no sense.
+            SettingsError: the question or the settings are invalid.
         """
         if isinstance(video, Question):
             question = video
@@ -104,47 +110,40 @@ class Engine:
         ordered: bool = False,
         settings: Settings | None = None,
     ) -> AsyncGenerator[Rollout, None]:
-        """Answer many questions, `concurrency` at a time; records come as they finish, or in order if asked.
+        """Answer many questions, `concurrency` at a time; yields records as they finish, or in order if `ordered`.
 
-        Questions are taken from the iterable as places fall free. Closing the iterator cancels what is under way.
+        The iterable is read as episodes finish. Closing the iterator cancels the running episodes.
         """
         if concurrency < 1:
             raise SettingsError(f"concurrency must be at least 1, not {concurrency}")
-        source = enumerate(questions)
-        running: dict[int, asyncio.Task[Rollout]] = {}
-        finished: asyncio.Queue[int] = asyncio.Queue()
-        waiting: set[int] = set()
-
-        def refill() -> None:
-            while len(running) - len(waiting) < concurrency:
-                number, question = next(source, (-1, None))
-                if question is None:
-                    return
-                task = asyncio.create_task(self.ask(question, settings=settings), name=str(number))
-                task.add_done_callback(lambda done: finished.put_nowait(int(done.get_name())))
-                running[number] = task
-
+        source = iter(questions)
+        tasks: list[asyncio.Task[Rollout]] = []  # not yielded yet, in the order of the questions
+        finished: list[asyncio.Task[Rollout]] = []  # of these, in the order in which they finished
         try:
-            refill()
-            due = 0  # the number of the next record, where they are wanted in order
-            while running:
-                waiting.add(await finished.get())
-                refill()
-                while ready := waiting & ({due} if ordered else waiting):
-                    number = ready.pop()
-                    waiting.remove(number)
-                    due += 1
-                    yield running.pop(number).result()
+            while True:
+                for question in islice(source, concurrency - len(tasks) + len(finished)):
+                    tasks.append(asyncio.create_task(self.ask(question, settings=settings)))
+                    tasks[-1].add_done_callback(finished.append)
+                if not tasks:
+                    return
+                ready = list(takewhile(finished.__contains__, tasks)) if ordered else finished.copy()
+                for task in ready:
+                    tasks.remove(task)
+                    finished.remove(task)
+                    yield task.result()
+                if not ready:
+                    await asyncio.wait(set(tasks).difference(finished), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in running.values():
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*running.values(), return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _run(self, question: Question, settings: Settings, on_change: OnChange) -> Rollout:
+        """Start the question's record and run its episode."""
         backend = self.backend
         protocol = get_protocol(settings.protocol, system_prompt=settings.system_prompt)
         if settings.think_prefix != "off" and not backend.exact_tokens:
-            raise SettingsError("setting think_prefix: needs a token-exact backend (sglang or transformers)")
+            raise SettingsError("setting think_prefix: needs a token-exact backend; use sglang or transformers")
         rollout = Rollout(
             id=uuid.uuid4().hex[:12],
             question=question,
@@ -162,12 +161,15 @@ class Engine:
             versions=self._versions,
             started_at=datetime.now(UTC).isoformat(timespec="seconds"),
         )
-        return await Episode(rollout, backend, self.frame_source, protocol, on_change).run()
+        context = EpisodeContext(
+            rollout=rollout, protocol=protocol, backend=backend, frame_source=self.frame_source, on_change=on_change
+        )
+        return await Episode(context).run()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EngineSpec:
-    """What answers and how it is reached: everything that opens an engine, for every command and for training.
+    """A model, how it is served and what decodes videos: opens engines for every command and for training.
 
     Example::
 
@@ -176,7 +178,7 @@ class EngineSpec:
     """
 
     model: str | None = None
-    """Folder or hub id; the bundled checkpoint where neither it nor a server is given."""
+    """Folder or hub id; the bundled checkpoint if neither a model nor a server is given."""
     servers: tuple[str, ...] = ()
     """URLs of running servers, or of a router in front of them."""
     backend: str | None = None
@@ -184,14 +186,15 @@ class EngineSpec:
     device: str | None = None
     """`cpu`, `cuda`, `cuda:1` ... for the transformers backend."""
     reader: str = DEFAULT_READER
-    """What decodes videos."""
+    """Decodes videos: a name in `paravt_infer.video.readers.READERS`."""
     max_batch: int | None = None
-    """Requests that the transformers backend runs together at most."""
+    """Maximum batch size of the transformers backend."""
     gpus: tuple[int, ...] = ()
-    """GPUs to start servers on, one each; by default one server on all that it finds."""
+    """GPUs to start one server each on; by default one server that sees all GPUs."""
     server_arguments: tuple[str, ...] = ()
-    """Further arguments of servers that are started."""
+    """Further arguments of the servers that are started."""
     server_environment: Mapping[str, str] = field(default_factory=dict)
+    """Further environment variables of those servers."""
 
     @asynccontextmanager
     async def open(
@@ -204,11 +207,12 @@ class EngineSpec:
         """A started engine, closed when the block ends.
 
         Args:
-            say: told what is loading or starting, a line at a time.
-            frame_source: in place of video files.
+            say: gets a line when something is loading or starting.
+            frame_source: replaces video files.
 
         Raises:
-            SettingsError: the fields do not fit together.
+            SettingsError: the fields contradict each other, or name an unknown backend.
+            VideoError: unknown reader.
             ModelError: the model cannot be loaded.
             BackendError: the server cannot be reached or started.
         """
@@ -218,7 +222,7 @@ class EngineSpec:
             yield engine
 
     def open_backend(self, say: Callable[[str], None] = lambda line: None) -> Backend:
-        """The backend alone, not started yet. Raises as `open`."""
+        """The backend alone, not started yet. Raises SettingsError as `open` does."""
         return open_backend(
             backend=self.backend,
             model=self.model,
@@ -233,10 +237,9 @@ class EngineSpec:
 
 
 def _versions() -> dict[str, str]:
+    """The versions of the packages that an answer may depend on."""
     found = {"paravt-infer": paravt_infer.__version__, "python": platform.python_version()}
     for package in ("av", "numpy", "transformers", "torch", "xgrammar"):
-        try:
+        with suppress(PackageNotFoundError):
             found[package] = version(package)
-        except PackageNotFoundError:
-            continue
     return found

@@ -1,11 +1,11 @@
-"""The errors a user can meet. Each message is one line: what is wrong, where, and how to fix it."""
+"""Errors a user may see. Each message is one line: what is wrong, where, and how to fix it."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
 
 
 class ParavtError(Exception):
-    """Base of every error that the user can fix. The command prints it and exits with 1."""
+    """Base class of every error the user can fix. The command line prints it and exits with status 1."""
 
 
 class VideoError(ParavtError):
@@ -13,23 +13,23 @@ class VideoError(ParavtError):
 
 
 class ModelError(ParavtError):
-    """A model's files cannot be found, loaded or used for this."""
+    """A model's files cannot be found or loaded, or are of the wrong kind."""
 
 
 class SettingsError(ParavtError):
-    """A setting, a path or an input row is wrong."""
+    """A setting, a path or an input row is invalid."""
 
 
 class BackendError(ParavtError):
-    """The backend refused the request, or failed after every retry."""
+    """The backend rejected the request, or failed after all retries."""
 
 
 class ContextLimitError(BackendError):
-    """The prompt and the requested tokens do not fit the model's context."""
+    """The prompt and the requested tokens do not fit into the model's context."""
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """How an error about an unknown name ends: the nearest known name, else all of them.
+    """The end of an error about an unknown name: the closest known name, else all of them.
 
     >>> suggestion("famres", ["frames", "fps"]), suggestion("x", ["frames", "fps"]), suggestion("x", [])
     ("; did you mean 'frames'?", '; choose from frames, fps', '')
@@ -42,6 +42,6 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def first_line(error: BaseException, *, limit: int = 200) -> str:
-    """An exception's message cut to one line; its type's name where it has no message."""
+    """The first line of an exception's message; its type's name where it has none."""
     lines = str(error).strip().splitlines()
     return lines[0][:limit] if lines else type(error).__name__

@@ -1,4 +1,4 @@
-"""Files and folders written atomically: a path holds the whole content or is left as it was."""
+"""Atomic writing of files and folders: a path gets the whole content or stays as it was."""
 
 import shutil
 from collections.abc import Iterator
@@ -12,8 +12,8 @@ from paravt_infer.errors import SettingsError
 def atomic_path(path: Path) -> Iterator[Path]:
     """A scratch path next to `path`, renamed to it when the block ends without an exception.
 
-    The block may write a file or make a folder there. Missing parent folders are created, and a folder that `path`
-    names is replaced.
+    The block may write a file or create a folder there. Missing parent folders are created. An existing file is
+    replaced by a file, an existing folder by a folder.
 
     Raises:
         SettingsError: the path cannot be written.
@@ -29,7 +29,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
             path.parent.mkdir(parents=True, exist_ok=True)
             _remove(scratch)
             yield scratch
-            if path.is_dir():
+            if path.is_dir() and scratch.is_dir():
                 shutil.rmtree(path)
             scratch.replace(path)
         finally:
@@ -38,13 +38,13 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 
 def scratch_path(path: Path) -> Path:
-    """Where `path` is written before it gets its name."""
+    """Where `path` is written before it is renamed into place."""
     return path.with_name(f".{path.name}.part")
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turns an OSError in the block into the SettingsError of a path that cannot be written."""
+    """Turn an OSError in the block into a SettingsError: `path` cannot be written."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A language model behind a chat endpoint that judges answers: for the scorer `judge` and the judge of rewards."""
+"""An LLM judge behind a chat endpoint: used by the scorer `judge` and by the judge reward."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -9,7 +9,7 @@ from paravt_infer.chat import Message
 
 
 class JudgeClient:
-    """Asks one model, greedily. `open_judge` starts and stops it."""
+    """Sends prompts to one model, with greedy decoding. `open_judge` starts and stops it."""
 
     def __init__(self, backend: OpenAIBackend, max_new_tokens: int):
         self._backend = backend
@@ -17,11 +17,11 @@ class JudgeClient:
 
     @property
     def model(self) -> str:
-        """The endpoint's name of the model."""
+        """The model's name at the endpoint."""
         return self._backend.model
 
     async def ask(self, prompt: str) -> str:
-        """The reply to `prompt`, without what the model thought first.
+        """The reply to `prompt`, without its reasoning.
 
         Raises:
             BackendError: the endpoint did not answer.
@@ -35,16 +35,16 @@ class JudgeClient:
 async def open_judge(
     server: str, *, model: str | None = None, max_new_tokens: int, seconds: float
 ) -> AsyncGenerator[JudgeClient, None]:
-    """A judge, ready to be asked until the block ends.
+    """A started judge, closed when the block ends.
 
     Args:
-        server: base URL of an OpenAI-compatible endpoint; its key is the environment's OPENAI_API_KEY.
-        model: the endpoint's name of the model; by default the first it lists.
-        max_new_tokens: what a reply may have; a judge that thinks needs more.
-        seconds: how long one request may take.
+        server: base URL of an OpenAI-compatible endpoint; its key is read from OPENAI_API_KEY.
+        model: the model's name at the endpoint; by default the first one it lists.
+        max_new_tokens: maximum tokens per reply, including its reasoning.
+        seconds: timeout of one request.
 
     Raises:
-        BackendError: no model was named, and the endpoint does not list one.
+        BackendError: no model was given, and the endpoint does not list one.
     """
     backend = OpenAIBackend([server], model=model, seconds=seconds)
     try:

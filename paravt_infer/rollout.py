@@ -1,6 +1,6 @@
 """The record of an episode: every token, turn, call and time, to JSON and back without loss.
 
-What happened is read from here, never guessed from text. `paravt_infer.rollout_files` writes and reads files of it.
+What happened is read from the record, never guessed from text. `paravt_infer.rollout_files` reads and writes files.
 """
 
 from typing import Any, Literal
@@ -17,38 +17,38 @@ SCHEMA_VERSION = 1
 
 
 class FrameRef(RecordModel):
-    """A frame that was looked at. Never its pixels."""
+    """A frame that the model saw, without its pixels."""
 
     time: float
     """Seconds, from the file's timestamps."""
     width: int
     height: int
     tokens: int
-    """Visual tokens it stands for; 0 where the backend does not say."""
+    """Visual tokens of the frame; 0 where the backend does not know."""
     digest: str
-    """Names the pixels."""
+    """A hash of the pixels."""
 
 
 class GenerationRecord(RecordModel):
-    """One request to the backend: what was fed since the last one, and what came back."""
+    """One request to the backend: what was fed since the previous one, and what was generated."""
 
     fed_ids: list[int] = []
-    """Token ids fed after everything before; a frame is one placeholder id."""
+    """Token ids appended to the context; a frame is one placeholder id."""
     output_ids: list[int] = []
-    """Token ids generated, as generated."""
+    """Generated token ids."""
     text: str = ""
     """`output_ids` as text, without the closing end-of-turn token."""
     prefix: str = ""
-    """Text the turn was made to start with (the end of `fed_ids`); counts as part of the response."""
+    """Text that the turn was made to start with (the end of `fed_ids`); part of the response."""
     logprobs: list[float] | None = None
-    """One for each of `output_ids`, where asked for."""
+    """One per output id, if requested."""
     finish: Literal["stop", "length", "abort", ""] = ""
     prompt_tokens: int = 0
-    """Tokens in, frames counted as what they stand for."""
+    """Prompt tokens, with each frame counted as its visual tokens."""
     visual_tokens: int = 0
-    """Of those, the frames'."""
+    """Those of `prompt_tokens` that are frames."""
     cached_tokens: int | None = None
-    """Of `prompt_tokens`, those the server still knew; None where the backend does not say."""
+    """Those of `prompt_tokens` that came from the prefix cache; None where the backend does not report it."""
     weight_version: str | None = None
     server: str | None = None
     request_id: str = ""
@@ -62,15 +62,15 @@ class Turn(GenerationRecord):
     """One turn of the main agent."""
 
     kind: Literal["main", "final"] = "main"
-    """`final` turns were asked for the answer and may not call."""
+    """In a `final` turn the model is asked for its answer and must not call."""
     calls: list[int] = []
-    """Its calls, as positions in the rollout's `evidence`."""
+    """Indices of its calls in the rollout's `evidence`."""
     forged_response: bool = False
-    """Whether the model wrote a tool response itself. It has no effect."""
+    """Whether the model wrote a tool response itself, which has no effect."""
 
     @property
     def response(self) -> str:
-        """The whole response, its prefix included."""
+        """The whole response, including its prefix."""
         return self.prefix + self.text
 
 
@@ -82,24 +82,24 @@ class Evidence(RecordModel):
     raw: str
     """The call as the model wrote it."""
     syntax: Literal["tool_call", "tool_code"] = "tool_call"
-    """`tool_code` is a reversion to the pretrained form."""
+    """`tool_code` is a reversion to the form of pretraining."""
     repairs: list[str] = []
-    """Faults of form that did not keep the call from running."""
+    """Faults of form despite which the call ran."""
     asked: list[float] | None = None
-    """The window as asked for, in seconds; None where no two times could be read."""
+    """The requested window, in seconds; None where it could not be parsed."""
     used: list[float] | None = None
-    """The window looked at, inside the video."""
+    """The window that was inspected, inside the video."""
     clamped: bool = False
     status: Literal["waiting", "decoding", "looking", "ok", "error"] = "waiting"
     fault: str | None = None
-    """The fault's name, where status is error."""
+    """A `ToolCallFault`, if status is error."""
     text: str = ""
-    """What the main agent was told: the summary, the error, or a line about the frames."""
+    """What the main agent was given: the summary, the error, or a line about the frames."""
     cut: bool = False
-    """Whether the summary met its token limit."""
+    """Whether the summary was truncated at its token limit."""
     frames: list[FrameRef] = []
     sub_agent: GenerationRecord | None = None
-    """The sub-agent's request, where evidence is text."""
+    """The sub-agent's request, if evidence is text."""
     started: float = 0.0
     """Seconds since the episode's start."""
     decode_seconds: float = 0.0
@@ -110,25 +110,25 @@ class Usage(RecordModel):
     """Tokens and seconds of the whole episode. `paravt_infer.budget` fills it."""
 
     prompt_tokens: int = 0
-    """Tokens in, summed over all main turns and sub-agents."""
+    """Prompt tokens, summed over all main turns and sub-agents."""
     visual_tokens: int = 0
-    """Of those, the frames'."""
+    """Those of `prompt_tokens` that are frames."""
     output_tokens: int = 0
     cached_tokens: int = 0
     main_visual_tokens: int = 0
-    """Visual tokens in the main context at its end."""
+    """Visual tokens in the final main context."""
     main_prompt_tokens: int = 0
-    """Tokens in, summed over the main turns: what T_seq and T_par predict."""
+    """Prompt tokens, summed over the main turns: what T_seq and T_par predict."""
     calls: int = 0
     calls_ok: int = 0
     tool_turns: int = 0
     predicted_sequential: float = 0.0
-    """T_seq of the paper's token budget for this many calls, with this overview's visual tokens."""
+    """T_seq of the paper's token budget, for this number of calls and this overview's visual tokens."""
     predicted_parallel: float = 0.0
     """T_par, likewise."""
     seconds: float = 0.0
     critical_path_seconds: float = 0.0
-    """The longest chain of decoding and generation: what a loop without any cost of its own would take."""
+    """The longest chain of decoding and generation: the episode's time without any overhead."""
 
 
 class VideoRecord(RecordModel):
@@ -147,14 +147,14 @@ class VideoRecord(RecordModel):
 class ProtocolRecord(RecordModel):
     name: str
     checksum: str
-    """SHA-256 of everything the protocol says and reads."""
+    """SHA-256 of the protocol's prompts; see `ChatProtocol.checksum`."""
 
 
 class BackendRecord(RecordModel):
     name: str = ""
     model: str = ""
     fingerprint: str = ""
-    """Of the model's folder, where it is one on this machine: its files' names, sizes and times."""
+    """Of a local model folder: a hash of its files' names, sizes and times. Else empty."""
     exact_tokens: bool = False
     context_limit: int | None = None
     servers: list[str] = []
@@ -162,10 +162,10 @@ class BackendRecord(RecordModel):
 
 
 class Rollout(RecordModel):
-    """One question answered, or not, and how."""
+    """The record of one episode: a question, how it was answered, and at what cost."""
 
     answer: str | None = None
-    """The answer: a letter for a choice, else text. None where there is none."""
+    """A letter for multiple choice, else text; None if there is no answer."""
     evidence: list[Evidence] = []
     """Every call of the episode, in order."""
     turns: list[Turn] = []
@@ -173,9 +173,9 @@ class Rollout(RecordModel):
     settings: Settings = Settings()
     status: Literal["running", "answered", "no_answer", "failed", "cancelled"] = "running"
     error: str | None = None
-    """One line, where status is failed."""
+    """One line, if status is failed."""
     answer_text: str | None = None
-    """What the answer was read from, unshortened."""
+    """The full text that `answer` was extracted from."""
     answer_source: str | None = None
     """`answer_block`, `after_think` or `last_line`."""
     question: Question
@@ -185,7 +185,7 @@ class Rollout(RecordModel):
     protocol: ProtocolRecord | None = None
     backend: BackendRecord = BackendRecord()
     reader: str = ""
-    """What decoded the frames."""
+    """The frame source's name, such as `pyav`."""
     versions: dict[str, str] = {}
     id: str = ""
     started_at: str = ""
@@ -193,36 +193,37 @@ class Rollout(RecordModel):
     schema_version: int = SCHEMA_VERSION
 
     def input_ids(self, turn: int) -> list[int]:
-        """All ids fed and generated before turn `turn` generated anything: its prompt, frames as one id each."""
+        """The prompt of main turn `turn`: all ids fed and generated before its output, with one id per frame."""
         ids: list[int] = []
         for earlier in self.turns[:turn]:
             ids += earlier.fed_ids + earlier.output_ids
         return ids + self.turns[turn].fed_ids
 
     @property
-    def supporting(self) -> list[Evidence]:
-        """The evidence the answer rests on: calls that ran."""
+    def supporting_evidence(self) -> list[Evidence]:
+        """The calls that ran successfully: the evidence for the answer."""
         return [call for call in self.evidence if call.status == "ok"]
 
 
 def rollout_to_json(rollout: Rollout, *, indent: int | None = None) -> str:
+    """The rollout as one JSON object."""
     try:
         return rollout.model_dump_json(indent=indent)
     except PydanticSerializationError:
-        return Rollout.model_validate(as_utf8(rollout.model_dump())).model_dump_json(indent=indent)
+        return Rollout.model_validate(utf8_safe(rollout.model_dump())).model_dump_json(indent=indent)
 
 
-def as_utf8(value: Any) -> Any:
-    """`value` with its texts as UTF-8 can hold them: a file's name or a server's JSON may have half a pair."""
+def utf8_safe(value: Any) -> Any:
+    """`value` with lone surrogates in its strings escaped; file names and servers' JSON may contain some."""
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, dict):
-        return {as_utf8(key): as_utf8(item) for key, item in value.items()}
-    return [as_utf8(item) for item in value] if isinstance(value, (list, tuple)) else value
+        return {utf8_safe(key): utf8_safe(item) for key, item in value.items()}
+    return [utf8_safe(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def rollout_from_json(text: str | bytes, *, where: str = "rollout") -> Rollout:
-    """Raises SettingsError where the text is no rollout."""
+    """Parse a rollout. Raises SettingsError, starting with `where`, if the text is not one."""
     try:
         return Rollout.model_validate_json(text)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""Rollouts in files: JSON, JSON lines and Parquet."""
+"""Rollouts in files: JSON, JSON Lines and Parquet."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 from paravt_infer.errors import SettingsError, first_line
 from paravt_infer.files import atomic_path
-from paravt_infer.rollout import Rollout, as_utf8, rollout_from_json, rollout_to_json
+from paravt_infer.rollout import Rollout, rollout_from_json, rollout_to_json, utf8_safe
 
 _COLUMNS = ("id", "status", "answer", "error", "started_at")
 
@@ -21,10 +21,10 @@ def _row(rollout: Rollout) -> dict[str, Any]:
         "prompt_tokens": rollout.usage.prompt_tokens,
         "output_tokens": rollout.usage.output_tokens,
         "seconds": rollout.usage.seconds,
-        # The whole record as one JSON string: nothing is lost to a column type, as in the paper's own data.
+        # The whole record as a JSON string, so that column types lose nothing, as in the paper's own data.
         "rollout": rollout_to_json(rollout),
     }
-    return {name: as_utf8(value) for name, value in row.items()}
+    return {name: utf8_safe(value) for name, value in row.items()}
 
 
 def _schema() -> Any:
@@ -38,15 +38,15 @@ def _schema() -> Any:
 
 
 def save_rollouts(rollouts: Rollout | Iterable[Rollout], path: str | Path) -> None:
-    """Write rollouts to ``.parquet``, ``.jsonl`` or, one alone, ``.json``; whole or not at all.
+    """Write rollouts atomically to ``.parquet``, ``.jsonl`` or, for a single one, ``.json``.
 
     Raises:
-        SettingsError: another ending, several rollouts for ``.json``, or the folder cannot be written.
+        SettingsError: another suffix, not exactly one rollout for ``.json``, or the file cannot be written.
     """
     path = Path(path)
     many = [rollouts] if isinstance(rollouts, Rollout) else list(rollouts)
     if path.suffix not in (".json", ".jsonl", ".parquet"):
-        raise SettingsError(f"{path}: a rollout is saved as .json, .jsonl or .parquet")
+        raise SettingsError(f"{path}: rollouts are saved as .json, .jsonl or .parquet; change the suffix")
     if path.suffix == ".json" and len(many) != 1:
         raise SettingsError(f"{path}: .json holds one rollout; use .jsonl or .parquet for {len(many)}")
     with atomic_path(path) as scratch:
@@ -66,7 +66,7 @@ def load_rollouts(path: str | Path) -> Iterator[Rollout]:
     """The rollouts of a file that `save_rollouts` wrote.
 
     Raises:
-        SettingsError: no such file, or not one of rollouts; names the line or row.
+        SettingsError: no such file, or not a file of rollouts; names the line or row.
     """
     path = Path(path)
     if not path.is_file():
@@ -84,11 +84,11 @@ def load_rollouts(path: str | Path) -> Iterator[Rollout]:
                 if line.strip():
                     yield rollout_from_json(line, where=f"{path}, line {number}")
     except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path}: cannot be read as UTF-8 text ({error})") from None
+        raise SettingsError(f"{path}: cannot read it as UTF-8 text ({first_line(error)})") from None
 
 
 def _parquet_texts(path: Path) -> Iterator[str]:
-    """The column of whole records."""
+    """The column of whole records, as JSON."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

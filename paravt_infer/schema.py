@@ -1,4 +1,4 @@
-"""The base classes of everything that is checked when it is read: settings, recipes, records, results."""
+"""Base classes of everything that is validated when it is read: settings, recipes, records, results."""
 
 import re
 from collections.abc import Iterable
@@ -9,25 +9,25 @@ from paravt_infer.errors import suggestion
 
 
 class FrozenModel(BaseModel):
-    """Immutable; unknown fields are errors; docstrings under fields describe them."""
+    """Immutable; unknown fields are errors; the docstrings under the fields are their descriptions."""
 
-    # A mean of nothing is NaN, which survives JSON as a string.
+    # The mean of an empty list is NaN, which survives JSON as a string.
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, ser_json_inf_nan="strings")
 
 
 class RecordModel(BaseModel):
-    """A record that is filled in as things happen; otherwise as `FrozenModel`."""
+    """A mutable record, filled in as things happen; otherwise like `FrozenModel`."""
 
     # Infinities and NaN survive JSON as strings: a log-probability can be -inf.
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, ser_json_inf_nan="strings")
 
 
 def validation_message(error: ValidationError, what: str, *, known: Iterable[str] = ()) -> str:
-    """The first complaint of a validation error, as one line.
+    """The first problem of a validation error, as one line.
 
     Args:
-        what: what the fields are to the reader: setting, question, field.
-        known: the names that exist, to suggest from when one is unknown.
+        what: what a field is called in messages: setting, field, question field.
+        known: names to suggest from where one is unknown.
 
     >>> from paravt_infer import Settings
     >>> try:
@@ -38,17 +38,17 @@ def validation_message(error: ValidationError, what: str, *, known: Iterable[str
     """
     first = error.errors()[0]
     name, kind = ".".join(str(part) for part in first["loc"]), first["type"]
-    place = f"{what} {name}: " if name else ""
+    where = f"{what} {name}: " if name else ""
     if kind == "missing":
-        return f"{place}is missing"
+        return f"{where}is missing"
     if kind == "extra_forbidden":
         return f"unknown {what} {name!r}{suggestion(name, known)}"
-    if kind == "value_error":  # a check of our own: its message says it all
-        return f"{place}{first['ctx']['error']}"
+    if kind == "value_error":  # raised by a validator of this project: its message is complete
+        return f"{where}{first['ctx']['error']}"
     message = re.sub(r"^[A-Z][a-z]+ should ", "must ", first["msg"])
     message = re.sub(r", (?:unable|got) .*", "", message)
     message = message.replace("greater than or equal to", "at least").replace("less than or equal to", "at most")
     if kind == "json_invalid":  # its input is the whole text
-        return f"{place}{message}"
-    given = repr(first["input"])
-    return f"{place}{message}, not {given if len(given) <= 80 else given[:80] + '...'}"
+        return f"{where}{message}"
+    value = repr(first["input"])
+    return f"{where}{message}, not {value if len(value) <= 80 else value[:80] + '...'}"

@@ -1,4 +1,4 @@
-"""Times as people and models write them, to seconds and back."""
+"""Parsing and formatting of times as people and models write them."""
 
 import math
 import re
@@ -12,16 +12,16 @@ _UNIT = re.compile(r"\s*(?:s|sec|secs|second|seconds)\.?$", re.IGNORECASE)
 def parse_time(value: Any) -> float:
     """Seconds from a number, a numeric string, ``MM:SS`` or ``HH:MM:SS`` (fractions and a trailing ``s`` allowed).
 
-    NaN and infinities are returned as they are, so that the caller can name that fault.
+    NaN and infinities are returned as such, so that the caller can report them.
 
     Raises:
-        ValueError: anything else, booleans included; minutes or seconds of 60 and more below a larger unit.
+        ValueError: anything else, including booleans, and minutes or seconds of 60 or more next to a larger unit.
 
     >>> parse_time("01:02:03.5"), parse_time("90 s"), parse_time(7)
     (3723.5, 90.0, 7.0)
     """
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        # Not shown: the text of a deeply nested list or of a huge number cannot always be made.
+        # The value is not shown: `repr` can fail on deeply nested lists.
         raise ValueError(f"not a time: a {type(value).__name__}")
     if not isinstance(value, str):
         return _to_float(value)
@@ -40,7 +40,7 @@ def parse_time(value: Any) -> float:
 
 
 def _to_float(number: float) -> float:
-    """An integer too large for a float is as far beyond any video as infinity is."""
+    """As a float; an integer that does not fit becomes infinity."""
     try:
         return float(number)
     except OverflowError:
@@ -48,7 +48,7 @@ def _to_float(number: float) -> float:
 
 
 def format_time(seconds: float) -> str:
-    """``MM:SS``, or ``H:MM:SS`` from an hour on; tenths only where they say something.
+    """``MM:SS``, or ``H:MM:SS`` from one hour on; tenths only where they are not zero.
 
     >>> format_time(75), format_time(3723.5)
     ('01:15', '1:02:03.5')

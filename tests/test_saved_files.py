@@ -49,7 +49,7 @@ def test_rollouts_are_read(name: str) -> None:
 
 def test_a_single_rollout_is_read() -> None:
     (rollout,) = load_rollouts(SAVED / "rollout.json")
-    assert rollout.answer == "C" and len(rollout.supporting) == 2
+    assert rollout.answer == "C" and len(rollout.supporting_evidence) == 2
 
 
 def test_results_of_an_evaluation_are_read_and_scored_as_before() -> None:

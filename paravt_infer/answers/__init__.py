@@ -1,6 +1,6 @@
-"""A model's text to an answer: one rule for the engine, the scorers and the rewards.
+"""Extracts answers from model responses, with the same rules for the engine, the scorers and the rewards.
 
-`extract_answer` finds the answer in a response; `extract_choice` and `extract_span` read an option or a span from it.
+`extract_answer` finds the answer in a response; `extract_choice` and `extract_span` parse an option or a span from it.
 """
 
 from paravt_infer.answers.choice import extract_choice

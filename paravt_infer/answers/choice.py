@@ -1,4 +1,4 @@
-"""Which option of a multiple choice an answer's text commits to."""
+"""Extracts the chosen option from the text of a multiple-choice answer."""
 
 import re
 from collections.abc import Mapping
@@ -32,12 +32,12 @@ _BOXED = re.compile(r"\\boxed\s*\{(?:\s*\\text\s*\{)?([^{}]*)\}")
 
 
 def extract_choice(text: str, options: Mapping[str, str]) -> str | None:
-    """The option that an answer's text commits to, as its letter; None where it commits to none.
+    """The letter of the option that an answer's text chooses; None if it chooses none.
 
-    Asked in this order: the text is a letter, or an option's text; it states one ("the answer is b"), the last
-    statement counting; it begins with one ("B. blue"); it mentions one ("option b"); it holds just one option's
-    text; a letter in brackets; a capital alone. A letter that is denied ("not (A)", "A is wrong") is none; neither
-    is an article, a pronoun, or one of several named in one breath ("A or B", "A. red B. blue").
+    Tried in this order: the text is a letter, or an option's text; it states a letter ("the answer is b"), of which the
+    last counts; it begins with one ("B. blue"); it mentions one ("option b"); it contains the text of exactly one
+    option; a letter in brackets; a single capital. Letters that are denied ("not (A)", "A is wrong") do not count, nor
+    do articles, pronouns, or letters in a list ("A or B", "A. red B. blue").
 
     >>> extract_choice("A man walks, so the answer is C", {"A": "no", "B": "yes", "C": "maybe"})
     'C'
@@ -49,9 +49,9 @@ def extract_choice(text: str, options: Mapping[str, str]) -> str | None:
     if len(bare) == 1 and bare.upper() in letters:
         return bare.upper()
     words = normalised_words(text)
-    said = [letter.upper() for letter, option in options.items() if normalised_words(option) == words != []]
-    if len(said) == 1:
-        return said[0]
+    matching = [letter.upper() for letter, option in options.items() if normalised_words(option) == words != []]
+    if len(matching) == 1:
+        return matching[0]
     if len(letters) > 1:
         text = _without_lists(text, options)
     if stated := _last(_STATED, text, letters):
@@ -73,28 +73,29 @@ _BREAK = r"[^\w.\n]*[.\n]\W*"
 _WORD = r"\s+(?!(?:and|or)\b)(?-i:[a-z]{2})"
 
 
-def _without_lists(said: str, options: Mapping[str, str]) -> str:
-    """`said` without options named in one breath ("A, B or C", "A. red B. blue"): that chooses none of them."""
+def _without_lists(text: str, options: Mapping[str, str]) -> str:
+    """`text` without lists of options ("A, B or C", "A. red B. blue"), which choose none of them."""
     items = [
-        re.compile(rf"(?<!\w){letter}\s*[.):]+\s*{re.escape(text)}(?!\w)", re.IGNORECASE)
-        for letter, text in options.items()
-        if text
+        re.compile(rf"(?<!\w){letter}\s*[.):]+\s*{re.escape(option)}(?!\w)", re.IGNORECASE)
+        for letter, option in options.items()
+        if option
     ]
-    if sum(bool(item.search(said)) for item in items) > 1:
+    if sum(bool(item.search(text)) for item in items) > 1:
         for item in items:
-            said = item.sub(" ", said)
+            text = item.sub(" ", text)
     letter = rf"(?<![\w'])[{''.join(options)}](?![\w'])"
-    # "A" and "I" before a word are not of the list, and neither is a letter that begins a sentence of its own.
+    # "A" and "I" before a word do not belong to the list, nor does a letter that begins a sentence.
     listed = rf"{letter}(?:{_JOINT}(?![AI]{_WORD}){letter}|{_BREAK}{letter}(?!{_WORD}))+"
 
-    def unless_one(found: re.Match[str]) -> str:
-        return " " if len({one.upper() for one in re.findall(letter, found[0], re.IGNORECASE)}) > 1 else found[0]
+    def blank(found: re.Match[str]) -> str:
+        letters = {match.upper() for match in re.findall(letter, found[0], re.IGNORECASE)}
+        return " " if len(letters) > 1 else found[0]
 
-    return re.sub(listed, unless_one, said, flags=re.IGNORECASE)
+    return re.sub(listed, blank, text, flags=re.IGNORECASE)
 
 
 def _last(pattern: re.Pattern[str], text: str, letters: set[str]) -> str | None:
-    """The last letter that `pattern` finds, is no word of its own, and is not denied."""
+    """The last letter that `pattern` finds, unless it is a word or denied."""
     found = None
     for match in pattern.finditer(text):
         letter, start, end = match.group(1), match.start(1), match.end(1)
@@ -108,13 +109,13 @@ def _last(pattern: re.Pattern[str], text: str, letters: set[str]) -> str | None:
 
 
 def _named_option(text: str, options: Mapping[str, str]) -> str | None:
-    """The one option whose text stands in `text`, undenied; a longer option hides those inside it."""
-    said, named = normalise_text(text), set()
+    """The only option whose text occurs in `text` without being denied. A longer option hides those inside it."""
+    remaining, named = normalise_text(text), set()
     wanted: dict[tuple[str, ...], set[str]] = {}
     for letter, option in options.items():
         wanted.setdefault(tuple(normalised_words(option)), set()).add(letter.upper())
     for words in sorted(filter(None, wanted), key=lambda words: len(" ".join(words)), reverse=True):
-        if any(affirmed_matches(said, words)):
+        if any(affirmed_matches(remaining, words)):
             named |= wanted[words]
-        said = phrase_pattern(words).sub(",", said)
+        remaining = phrase_pattern(words).sub(",", remaining)
     return named.pop() if len(named) == 1 else None

@@ -1,4 +1,4 @@
-"""Where the answer stands in a response, and text in a form that can be compared."""
+"""Finds the answer in a response, and normalises text for comparison."""
 
 import re
 import unicodedata
@@ -11,26 +11,23 @@ AnswerSource = Literal["answer_block", "after_think", "last_line"]
 
 _BLOCK = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.DOTALL | re.IGNORECASE)
 _OPEN = re.compile(r"<answer>((?:(?!<answer>).)*)\Z", re.DOTALL | re.IGNORECASE)
-_CALLS = re.compile(
-    r"<(tool_call|tool_code|tool_response)>.*?(?:</\1>|\Z)",
-    re.DOTALL,
-)
+_CALLS = re.compile(r"<(tool_call|tool_code|tool_response)>.*?(?:</\1>|\Z)", re.DOTALL)
 TAG = re.compile(r"</?(?:think|answer|tool_call|tool_code|tool_response)>|<\|[a-z_]+\|>")
 
 
 @dataclass(frozen=True)
 class ExtractedAnswer:
-    """What a response answers, and where that stood."""
+    """The answer in a response, and where it was found."""
 
     text: str
     source: AnswerSource
 
 
 def extract_answer(response: str) -> ExtractedAnswer | None:
-    """The answer of a response: the last `<answer>` block, else what follows `</think>`, else the last line.
+    """The answer in a response: the last `<answer>` block, else the text after `</think>`, else the last line.
 
-    The three levels of the paper's reward appendix. Tool blocks never count. None where nothing was said;
-    an answer block is read even where it was left open, and an empty one says nothing.
+    These are the three levels of the paper's reward appendix. Tool blocks never count. An unclosed answer block counts.
+    None if the response, or its answer block, is empty.
 
     >>> extract_answer("<think>a red one</think><answer>B</answer>")
     ExtractedAnswer(text='B', source='answer_block')
@@ -42,17 +39,15 @@ def extract_answer(response: str) -> ExtractedAnswer | None:
     if left_open and "</answer>" not in left_open.group(1).lower():
         blocks.append(left_open.group(1))
     if blocks:
-        said = _plain(blocks[-1])
-        return ExtractedAnswer(said, "answer_block") if said else None
-    if closed:
-        said = _plain(after)
-        if said:
-            return ExtractedAnswer(said, "after_think")
-    lines = [line for line in map(_plain, text.splitlines()) if line]
+        answer = _without_tags(blocks[-1])
+        return ExtractedAnswer(answer, "answer_block") if answer else None
+    if closed and (answer := _without_tags(after)):
+        return ExtractedAnswer(answer, "after_think")
+    lines = [line for line in map(_without_tags, text.splitlines()) if line]
     return ExtractedAnswer(lines[-1], "last_line") if lines else None
 
 
-def _plain(text: str) -> str:
+def _without_tags(text: str) -> str:
     return TAG.sub("", text).strip()
 
 
@@ -68,11 +63,11 @@ _PLAIN_WORDS = {"percent": "%"} | {word: str(number) for number, word in enumera
 
 
 def normalise_text(text: str) -> str:
-    """Text as it is compared: lower case, its words and numbers apart by one space, its pauses as commas.
+    """Text for comparison: lower case, words and numbers separated by one space, and punctuation as commas.
 
-    Numbers are written by their value (3.0, three and 3; 1,000 and 1000), and keep their sign and unit, which
-    stands apart ("3m/s" is "3 m/s"). What is no number stays whole: 00:12, 3/4, 10^-3, 3rd. Hyphens, quotes,
-    brackets, markup and articles go, but "a" at the end of a phrase is no article (vitamin A).
+    Numbers are normalised by value (3.0, three and 3; 1,000 and 1000); their sign and unit are kept, the unit as a
+    separate word ("3m/s" is "3 m/s"). Clocks, fractions, powers and ordinals stay whole: 00:12, 3/4, 10^-3, 3rd.
+    Hyphens, quotes, brackets, markup and articles are removed, but "a" at the end of a phrase is kept (vitamin A).
 
     >>> normalise_text("The Depth-First search: **3.0m/s**.")
     'depth first search , 3 m/s ,'
@@ -91,18 +86,19 @@ def normalise_text(text: str) -> str:
 
 
 def _plain_token(token: re.Match[str]) -> str:
-    said = token.group()
+    text = token.group()
     if token.lastgroup == "number":
-        return f"{Decimal(said.replace(',', '')).normalize() + 0:f}"
-    return "," if token.lastgroup == "pause" else _PLAIN_WORDS.get(said, said)
+        return f"{Decimal(text.replace(',', '')).normalize() + 0:f}"
+    return "," if token.lastgroup == "pause" else _PLAIN_WORDS.get(text, text)
 
 
 def normalised_words(text: str) -> list[str]:
-    """The words of `normalise_text(text)`, without its pauses."""
+    """The words of `normalise_text(text)`, without the commas."""
     return [word for word in normalise_text(text).split() if word != ","]
 
 
 def phrase_pattern(words: Sequence[str]) -> re.Pattern[str]:
+    """Matches these words in a row in a normalised text, commas between them ignored."""
     return re.compile(r"(?<!\S)" + " (?:, )*".join(map(re.escape, words)) + r"(?!\S)")
 
 
@@ -119,15 +115,16 @@ DENIED_AFTER = re.compile(
 )
 
 
-def is_denied_before(text: str, at: int) -> bool:
-    return bool(_DENIED_BEFORE.search(text[max(0, at - 60) : at]))
+def is_denied_before(text: str, position: int) -> bool:
+    """Whether the words before `position` deny what follows ("not", "rather than")."""
+    return bool(_DENIED_BEFORE.search(text[max(0, position - 60) : position]))
 
 
 _REFUSED = re.compile(r" (?:is|was|seems) (?:wrong|incorrect|false|not (?:right|correct|answer))(?!\S)")
 
 
-def affirmed_matches(said: str, words: Sequence[str]) -> Iterator[re.Match[str]]:
-    """Where `words` stand together in a normalised text and are not denied ("not red", "red is wrong")."""
-    for match in phrase_pattern(words).finditer(said):
-        if not is_denied_before(said, match.start()) and not _REFUSED.match(said, match.end()):
+def affirmed_matches(normalised: str, words: Sequence[str]) -> Iterator[re.Match[str]]:
+    """Occurrences of a phrase in a normalised text that are not denied ("not red", "red is wrong")."""
+    for match in phrase_pattern(words).finditer(normalised):
+        if not is_denied_before(normalised, match.start()) and not _REFUSED.match(normalised, match.end()):
             yield match

@@ -1,4 +1,4 @@
-"""What turns tokens into tokens: `sglang`, `transformers` (in this process), `openai` (any compatible endpoint)."""
+"""Backends generate text: `sglang`, `transformers` (in this process), `openai` (any compatible endpoint)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
@@ -23,20 +23,20 @@ def open_backend(
     server_environment: Mapping[str, str] | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Backend:
-    """The backend for what was named; not started yet (`Engine` starts it).
+    """A backend, not started yet; `Engine` starts it.
 
     Args:
-        backend: one of `BACKENDS`. By default `sglang` where a server is named, or where SGLang and CUDA are
-            here to start one; else `transformers`.
-        model: folder or hub id. For `openai` the endpoint's name of it. The bundled checkpoint, in this process,
-            where neither it nor a server is named.
-        servers: base URLs, several for more than one machine.
-        max_batch: requests that `transformers` runs together at most.
-        gpus, server_arguments, server_environment: of servers that are started here.
-        say: told what a started server is doing.
+        backend: one of `BACKENDS`. By default `sglang` if a server is given, or if SGLang and CUDA are available to
+            start one; else `transformers`.
+        model: folder or hub id; for `openai` the model's name at the endpoint. By default, if no server is given
+            either, the bundled checkpoint with `transformers`.
+        servers: base URLs; the load is balanced over several.
+        max_batch: maximum batch size of `transformers`.
+        gpus, server_arguments, server_environment: for the servers that are started.
+        say: gets a line when something changes while a server starts.
 
     Raises:
-        SettingsError: the names do not fit together; says which.
+        SettingsError: the arguments contradict each other; says which.
     """
     if backend is not None and backend not in BACKENDS:
         raise SettingsError(f"unknown backend {backend!r}{suggestion(backend, BACKENDS)}")
@@ -46,10 +46,10 @@ def open_backend(
         backend = "sglang" if servers or (model and can_start_server() and device is None) else "transformers"
     if backend == "transformers":
         if servers:
-            raise SettingsError("backend transformers runs in this process and takes no server; leave one out")
+            raise SettingsError("backend transformers runs in this process and takes no server; leave one of them out")
         from paravt_infer.backends.transformers import MAX_BATCH, TransformersBackend
 
-        return TransformersBackend(_needed(model, backend), device=device, max_batch=max_batch or MAX_BATCH)
+        return TransformersBackend(_require_model(model, backend), device=device, max_batch=max_batch or MAX_BATCH)
     if backend == "openai":
         from paravt_infer.backends.openai import OpenAIBackend
 
@@ -62,18 +62,18 @@ def open_backend(
         return SGLangBackend(list(servers), model=model)
     if not can_start_server():
         raise SettingsError(
-            "backend sglang needs --server URL here: starting one takes SGLang (pip install 'paravt-infer[sglang]') "
+            "backend sglang needs --server URL, or to start a server SGLang (pip install 'paravt-infer[sglang]') "
             "and a CUDA GPU"
         )
     from paravt_infer.backends.launch import LaunchedSGLangBackend
 
     return LaunchedSGLangBackend(
-        _needed(model, backend), gpus=gpus, arguments=server_arguments, environment=server_environment, say=say
+        _require_model(model, backend), gpus=gpus, arguments=server_arguments, environment=server_environment, say=say
     )
 
 
 def can_start_server() -> bool:
-    """Whether SGLang and a CUDA GPU are here."""
+    """Whether SGLang and a CUDA GPU are available."""
     if find_spec("sglang") is None or find_spec("torch") is None:
         return False
     import torch
@@ -81,7 +81,7 @@ def can_start_server() -> bool:
     return bool(torch.cuda.is_available())
 
 
-def _needed(model: str | None, backend: str) -> str:
+def _require_model(model: str | None, backend: str) -> str:
     if not model:
         raise SettingsError(f"backend {backend} needs a model: --model FOLDER, or an id such as ParaVT/ParaVT-8B")
     return model

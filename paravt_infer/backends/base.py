@@ -1,4 +1,4 @@
-"""The one small interface of all backends: a request in, a generation out."""
+"""The interface of all backends: a request in, a generation out."""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -15,7 +15,7 @@ from paravt_infer.video.types import Frame
 
 @dataclass(frozen=True, kw_only=True)
 class SamplingParams:
-    """How tokens are drawn."""
+    """How tokens are sampled, and when generation stops."""
 
     max_new_tokens: int
     temperature: float = 0.0
@@ -24,32 +24,32 @@ class SamplingParams:
     top_k: int = -1
     seed: int | None = None
     stop: tuple[str, ...] = ()
-    """Texts that end the generation; they stay part of it."""
+    """Texts that end the generation and are kept in it."""
     regex: str | None = None
-    """The whole text is held to this expression."""
+    """A regular expression that constrains the whole text."""
     logprobs: bool = False
 
 
 @dataclass(kw_only=True)
 class Request:
-    """One generation. Token-exact backends read `ids`, chat endpoints read `messages`."""
+    """One generation request. Token-exact backends use `ids`, chat endpoints use `messages`."""
 
     id: str
     ids: list[int] = field(default_factory=list)
-    """The whole prompt, each frame as one placeholder id."""
+    """The whole prompt, with one placeholder id per frame."""
     messages: Sequence[Message]
     """The same conversation as messages."""
     tools: list[dict[str, Any]] | None = None
     frames: list[Frame] = field(default_factory=list)
-    """One for each placeholder, in order."""
+    """One per placeholder, in order."""
     sampling: SamplingParams
     affinity: str = ""
-    """Requests that share it share a prefix, and are sent to the same server where there are several."""
+    """Requests with the same value share a prefix and are sent to the same server."""
 
 
 @dataclass(kw_only=True)
 class Generation:
-    """What came back."""
+    """The result of a request."""
 
     ids: list[int]
     text: str
@@ -62,79 +62,80 @@ class Generation:
     server: str | None = None
     attempts: int = 1
     calls: list[dict[str, Any]] = field(default_factory=list)
-    """Structured tool calls, where a chat endpoint parsed them itself; `text` holds them too."""
+    """Structured tool calls, if a chat endpoint parsed them; `text` contains them too."""
 
 
 class Backend(ABC):
-    """What turns tokens into tokens. Start it before use; `Engine` does both."""
+    """Base class of backends. Started before use and closed after; `Engine` does both."""
 
     name: str
     exact_tokens: bool
-    """Whether the ids fed and generated are known, to the token. Training refuses a backend without."""
+    """Whether the ids fed and generated are known exactly. Training requires it."""
     accepts_tensors: bool = False
-    """Whether weights can be handed over without a file."""
+    """Whether `update_weights` accepts tensors."""
     batches_requests: bool = False
-    """Whether requests that arrive together run together and later ones wait: sub-agents are then sent at once."""
+    """Whether simultaneous requests form a static batch that later ones wait for; sub-agents are then sent together."""
 
     model: str = ""
     context_limit: int | None = None
     chat: ChatTemplate | None = None
-    """The model's chat format; None where messages are sent as they are."""
+    """The model's chat template; None if messages are sent to an endpoint as they are."""
 
     @abstractmethod
     async def start(self) -> None:
-        """Make ready. Raises ModelError or BackendError with one line."""
+        """Load the model or connect to its servers. Raises ModelError or BackendError."""
 
     @abstractmethod
     async def generate(self, request: Request) -> Generation:
-        """One generation. Cancelling the call aborts it where it runs.
+        """Run one generation. Cancelling the call aborts it in the model, too.
 
         Raises:
-            BackendError: it failed for good.
-            ContextLimitError: it does not fit the context.
+            BackendError: it failed, also after retries.
+            ContextLimitError: it does not fit into the context.
         """
 
     async def update_weights(
         self, version: str, *, folder: Path | None = None, tensors: Mapping[str, Any] | None = None
     ) -> None:
-        """Use other weights of the same model, for training.
+        """Replace the model's weights, for training.
 
-        Generations under way end first and later ones wait; when this returns, all that is generated bears `version`
-        as its `weight_version`, and nothing is kept in a cache that older weights made.
+        Running generations finish first and later ones wait. When this returns, every new generation has `version` as
+        its `weight_version`, and caches hold nothing from older weights.
 
         Args:
             folder: a model folder that the backend, or its servers, can read.
-            tensors: by the names of the model's own state; only where `accepts_tensors`.
+            tensors: the model's state dict; only if `accepts_tensors`.
 
         Raises:
-            BackendError: it could not be done, or not be confirmed; what is generated from then on is not to be used.
+            BackendError: it failed or could not be confirmed; later generations must not be used.
         """
         raise BackendError(f"backend {self.name} cannot change its weights; train with sglang or transformers")
 
     async def close(self) -> None:  # noqa: B027
-        """Free what `start` took; end no process that it did not start."""
+        """Free what `start` allocated, and stop the servers that it started."""
 
     @abstractmethod
-    def sizing(self, min_pixels: int, max_pixels: int) -> FrameSizing:
-        """The sizes frames are sent in, for the asked pixel bounds."""
+    def frame_sizing(self, min_pixels: int, max_pixels: int) -> FrameSizing:
+        """The frame sizes that the model accepts within these pixel bounds."""
 
     @property
     def servers(self) -> list[str]:
+        """Base URLs."""
         return []
 
     def versions(self) -> dict[str, str]:
-        """Versions of what stands behind, by name."""
+        """Versions of the software used, by name."""
         return {}
 
     def notes(self) -> list[str]:
-        """What a reader of its results should know."""
+        """Caveats for whoever reads the results."""
         return []
 
     def fit_to_context(self, sampling: SamplingParams, prompt_tokens: int) -> SamplingParams:
-        """`sampling` with no more new tokens than the context has room for.
+        """`sampling` with as many new tokens as the context has room for, at most.
 
         Raises:
-            ContextLimitError: there is no room at all; names both numbers.
+            ContextLimitError: there is no room at all.
         """
         if self.context_limit is None:
             return sampling
@@ -148,16 +149,16 @@ class Backend(ABC):
 
 
 def processor_sizing(*, multiple: int, floor: int, ceiling: int, min_pixels: int, max_pixels: int) -> FrameSizing:
-    """The asked pixel bounds inside those of the processor that will see the frame.
+    """The requested pixel bounds, clamped to those of the image processor that will see the frames.
 
-    A frame smaller than `floor` would be enlarged by the processor anyway, so the bounds move up to it.
+    A processor enlarges frames of fewer than `floor` pixels, so the bounds are raised to it.
     """
     low = min(max(min_pixels, floor), ceiling)
     return FrameSizing(multiple=multiple, min_pixels=low, max_pixels=max(low, min(max_pixels, ceiling)))
 
 
 def derive_seed(seed: int | None, *parts: object) -> int | None:
-    """A seed of its own for each part of an episode, the same in every process.
+    """A seed for one part of an episode, the same in every process; None stays None.
 
     >>> derive_seed(7, "turn", 0) == derive_seed(7, "turn", 0) != derive_seed(7, "turn", 1)
     True

@@ -1,28 +1,29 @@
-"""Starting an SGLang server for a model, waiting for it, and ending that process and no other."""
+"""Starts SGLang servers, waits until they are ready, and stops them."""
 
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
 
+from paravt_infer.backends.broadcast import free_port
 from paravt_infer.backends.sglang import SGLangBackend, mm_process_config
 from paravt_infer.errors import BackendError
 
 
-class Server:
-    """An SGLang server process of ours.
+class SGLangServer:
+    """An SGLang server that runs as a subprocess.
 
     Example::
 
-        server = Server("ParaVT/ParaVT-8B")
+        server = SGLangServer("ParaVT/ParaVT-8B")
         await server.start(say=print)
         ...
         server.stop()
@@ -40,13 +41,14 @@ class Server:
     ):
         """
         Args:
-            arguments: further ones for `sglang.launch_server`.
-            min_pixels: frames within these bounds are not resized by the server.
+            arguments: further command-line arguments of `sglang.launch_server`.
+            environment: further environment variables.
+            min_pixels, max_pixels: the server does not resize frames within these bounds.
             seconds: how long it may take to become ready.
         """
         self.model = model
         self.seconds = seconds
-        self.port = _free_port()
+        self.port = free_port("127.0.0.1")
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = Path(tempfile.mkstemp(prefix="paravt-sglang-", suffix=".log")[1])
         self._command = [
@@ -56,14 +58,14 @@ class Server:
             *("--mm-process-config", mm_process_config(min_pixels, max_pixels)),
             *arguments,
         ]
-        self._environment = {**os.environ, **(environment or {})}
+        self.environment = {**os.environ, **(environment or {})}
         self._process: subprocess.Popen[bytes] | None = None
 
     async def start(self, say: Callable[[str], None] = lambda line: None) -> None:
-        """Start it and wait until it answers.
+        """Start the server and wait until it is ready.
 
         Raises:
-            BackendError: it ended, or was not ready in time; names its log.
+            BackendError: it exited, or was not ready in time; names its log.
         """
         say(f"starting an SGLang server for {self.model} (log: {self.log})")
         process = self._process = self._spawn()
@@ -71,12 +73,10 @@ class Server:
         async with httpx.AsyncClient(timeout=5) as client:
             while True:
                 if process.poll() is not None:
-                    raise BackendError(f"the SGLang server ended at start-up ({self._last_line()}); see {self.log}")
-                try:
+                    raise BackendError(f"the SGLang server exited at start-up ({self._last_line()}); see {self.log}")
+                with suppress(httpx.TransportError):
                     if (await client.get(self.url + "/health")).status_code == 200:
                         break
-                except httpx.TransportError:
-                    pass
                 if time.monotonic() - began > self.seconds:
                     self.stop()
                     raise BackendError(f"the SGLang server was not ready after {self.seconds:g} s; see {self.log}")
@@ -85,30 +85,25 @@ class Server:
         say(f"SGLang server ready at {self.url} after {time.monotonic() - began:.0f} s")
 
     def _spawn(self) -> "subprocess.Popen[bytes]":
-        """A session of its own: stopping it ends its helpers, and Ctrl-C here does not reach it first.
+        """In its own session, so that stopping it stops its subprocesses, and Ctrl-C does not reach it before us.
 
-        A process that is killed does not stop what it started, and a server that is left holds its GPU: one that
-        watches the pipe to us ends it then.
+        If this process is killed, nothing here can stop the server, which would keep its GPU: the watchdog does it.
         """
-        command = [sys.executable, "-I", str(Path(__file__).with_name("watch.py")), *self._command]
+        command = [sys.executable, "-I", str(Path(__file__).with_name("watchdog.py")), *self._command]
         with self.log.open("wb") as log:
             return subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                env=self._environment,
-                start_new_session=True,
+                command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=self.environment, start_new_session=True
             )
 
     def _last_line(self) -> str:
+        """The last line of the log, shortened."""
         with self.log.open("rb") as log:
             log.seek(max(0, self.log.stat().st_size - 4096))
             lines = [line.strip() for line in log.read().decode(errors="replace").splitlines() if line.strip()]
         return lines[-1][:120] if lines else ""
 
     def stop(self) -> None:
-        """End this server and its helpers."""
+        """Stop the server and its subprocesses."""
         if self._process is None:
             return
         for sign, seconds in ((signal.SIGTERM, 15.0), (signal.SIGKILL, 15.0)):
@@ -125,15 +120,14 @@ class Server:
 
 
 class LaunchedSGLangBackend(SGLangBackend):
-    """SGLang on servers that are started with the backend and ended with it.
+    """SGLang servers that are started and stopped with the backend.
 
     Args:
-        gpus: their numbers among those that this process may use, one server on each; by default one server on what
-            it finds.
-        arguments, environment: as `Server` takes them.
+        gpus: one server on each, numbered among the GPUs visible to this process; by default one server that sees all.
+        arguments, environment: as for `SGLangServer`.
 
     Raises:
-        BackendError: there is no GPU of such a number.
+        BackendError: no GPU has such a number.
     """
 
     def __init__(
@@ -146,32 +140,26 @@ class LaunchedSGLangBackend(SGLangBackend):
         say: Callable[[str], None] = lambda line: None,
     ):
         shared = dict(environment or {})
-        places = [{**shared, "CUDA_VISIBLE_DEVICES": _visible(gpu)} for gpu in gpus] or [shared]
-        self._processes = [Server(model, arguments=arguments, environment=place) for place in places]
+        environments = [{**shared, "CUDA_VISIBLE_DEVICES": _device_name(gpu)} for gpu in gpus] or [shared]
+        self.processes = [SGLangServer(model, arguments=arguments, environment=env) for env in environments]
         self._say = say
-        super().__init__([server.url for server in self._processes], model=model)
+        super().__init__([server.url for server in self.processes], model=model)
 
     async def start(self) -> None:
-        await asyncio.gather(*(server.start(self._say) for server in self._processes))
+        await asyncio.gather(*(server.start(self._say) for server in self.processes))
         await super().start()
 
     async def close(self) -> None:
         await super().close()
-        await asyncio.gather(*(asyncio.to_thread(server.stop) for server in self._processes))
+        await asyncio.gather(*(asyncio.to_thread(server.stop) for server in self.processes))
 
 
-def _visible(gpu: int) -> str:
-    """The GPU that has this number here, where `CUDA_VISIBLE_DEVICES` may have left some out."""
+def _device_name(gpu: int) -> str:
+    """The value of `CUDA_VISIBLE_DEVICES` for this GPU, numbered among those visible here."""
     allowed = os.environ.get("CUDA_VISIBLE_DEVICES")
     if allowed is None:
         return str(gpu)
     names = [name.strip() for name in allowed.split(",") if name.strip()]
     if gpu >= len(names):
-        raise BackendError(f"a server is to run on GPU {gpu}, but CUDA_VISIBLE_DEVICES={allowed} allows {len(names)}")
+        raise BackendError(f"GPU {gpu} does not exist: CUDA_VISIBLE_DEVICES={allowed} has {len(names)} GPUs")
     return names[gpu]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

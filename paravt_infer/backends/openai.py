@@ -1,16 +1,15 @@
-"""Any OpenAI-compatible chat endpoint: messages in, text out. Not token-exact: training refuses it."""
+"""Any OpenAI-compatible chat endpoint: messages in, text out. Not token-exact, so not for training."""
 
 import asyncio
 import base64
 import json
 import os
 from collections.abc import Sequence
+from itertools import cycle
 from typing import Any
 
-import httpx
-
 from paravt_infer.backends.base import Backend, Generation, Request
-from paravt_infer.backends.http import backend_error, json_object, retry_transient
+from paravt_infer.backends.http import REQUEST_ERRORS, backend_error, http_client, json_object, retry_transient
 from paravt_infer.chat import Message
 from paravt_infer.errors import BackendError, ContextLimitError, SettingsError
 from paravt_infer.video.sampling import FrameSizing
@@ -22,32 +21,22 @@ class OpenAIBackend(Backend):
 
     Args:
         servers: base URLs, with or without ``/v1``; several are used in turn.
-        model: the endpoint's name of the model; by default the first it lists.
-        api_key: sent as a bearer token; by default the environment's OPENAI_API_KEY.
+        model: the model's name at the endpoint; by default the first one it lists.
+        api_key: sent as a bearer token; by default OPENAI_API_KEY from the environment.
+        seconds: timeout of one generation.
     """
 
     name = "openai"
     exact_tokens = False
 
     def __init__(
-        self,
-        servers: list[str],
-        *,
-        model: str | None = None,
-        api_key: str | None = None,
-        seconds: float = 900.0,
+        self, servers: list[str], *, model: str | None = None, api_key: str | None = None, seconds: float = 900.0
     ):
-        self._servers = [
-            url.rstrip("/") if url.rstrip("/").endswith("/v1") else url.rstrip("/") + "/v1" for url in servers
-        ]
+        self._servers = [url.rstrip("/").removesuffix("/v1") + "/v1" for url in servers]
         self.model = model or ""
         key = api_key or os.environ.get("OPENAI_API_KEY")
-        self._client = httpx.AsyncClient(
-            timeout=httpx.Timeout(seconds, connect=10.0),
-            headers={"Authorization": f"Bearer {key}"} if key else {},
-            limits=httpx.Limits(max_connections=None),
-        )
-        self._sent = 0
+        self._client = http_client(seconds, headers={"Authorization": f"Bearer {key}"} if key else {})
+        self._next_server = cycle(self._servers)
 
     async def start(self) -> None:
         if self.model:
@@ -56,7 +45,7 @@ class OpenAIBackend(Backend):
             listed = json_object(await self._client.get(self._servers[0] + "/models", timeout=30))["data"]
             self.model = listed[0]["id"]
             self.context_limit = listed[0].get("max_model_len")
-        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+        except REQUEST_ERRORS as error:
             raise backend_error(self._servers[0], error) from None
         except (KeyError, IndexError, TypeError):
             raise BackendError(f"{self._servers[0]} lists no model; name it with --model") from None
@@ -65,20 +54,20 @@ class OpenAIBackend(Backend):
     def servers(self) -> list[str]:
         return list(self._servers)
 
-    def sizing(self, min_pixels: int, max_pixels: int) -> FrameSizing:
-        # The endpoint's processor is not known: frames go out at the asked size, in steps of two pixels.
+    def frame_sizing(self, min_pixels: int, max_pixels: int) -> FrameSizing:
+        # The endpoint's image processor is unknown: frames have the requested size, in steps of two pixels.
         return FrameSizing(multiple=2, min_pixels=min_pixels, max_pixels=max_pixels)
 
     def notes(self) -> list[str]:
-        return ["not token-exact: the endpoint tokenises, and what it fed the model is not known"]
+        return ["not token-exact: the endpoint tokenises, so what the model was fed is not known"]
 
     async def generate(self, request: Request) -> Generation:
         if request.sampling.regex is not None:
-            raise SettingsError("a chat endpoint cannot be held to a regular expression; use sglang or transformers")
+            raise SettingsError("a chat endpoint cannot constrain text to a regex; use sglang or transformers")
         sampling = request.sampling
         body: dict[str, Any] = {
             "model": self.model,
-            "messages": await asyncio.to_thread(_plain_messages, request.messages, bool(request.tools)),
+            "messages": await asyncio.to_thread(_to_endpoint_messages, request.messages, bool(request.tools)),
             "max_tokens": sampling.max_new_tokens,
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
@@ -89,29 +78,25 @@ class OpenAIBackend(Backend):
             body["stop"] = list(sampling.stop)
         if request.tools:
             body["tools"] = request.tools
-        tried = 0
-        server = self._servers[0]
+        attempts, server = 0, self._servers[0]
         try:
             async for attempt in retry_transient():
                 with attempt:
-                    server = self._servers[self._sent % len(self._servers)]
-                    self._sent += 1
-                    tried += 1
+                    attempts, server = attempts + 1, next(self._next_server)
                     reply = json_object(await self._client.post(server + "/chat/completions", json=body))
                     choice = reply["choices"][0]
-                    said = choice["message"]
-        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-            plain = backend_error(server, error)
-            raise ContextLimitError(str(plain)) if "context length" in str(plain) else plain from None
+                    message = choice["message"]
+        except REQUEST_ERRORS as error:
+            failure = backend_error(server, error)
+            raise ContextLimitError(str(failure)) if "context length" in str(failure) else failure from None
         except (KeyError, IndexError, TypeError) as error:
             raise BackendError(f"{server} sent no usable answer (missing {error}); is it a chat endpoint?") from None
         usage = reply.get("usage") or {}
-        text, calls = said.get("content") or "", said.get("tool_calls") or []
-        thought = said.get("reasoning_content")
-        if thought:
-            text = f"<think>{thought}</think>\n{text}"
+        text, calls = message.get("content") or "", message.get("tool_calls") or []
+        if reasoning := message.get("reasoning_content"):
+            text = f"<think>{reasoning}</think>\n{text}"
         if sampling.stop and choice.get("finish_reason") == "stop" and not request.tools:
-            text = _with_stop(text, sampling.stop)
+            text = _restore_stop(text, sampling.stop)
         return Generation(
             ids=[],
             text=text + "".join(_call_text(call) for call in calls),
@@ -119,7 +104,7 @@ class OpenAIBackend(Backend):
             prompt_tokens=int(usage.get("prompt_tokens") or 0),
             cached_tokens=(usage.get("prompt_tokens_details") or {}).get("cached_tokens"),
             server=server,
-            attempts=tried,
+            attempts=attempts,
             calls=calls,
         )
 
@@ -127,8 +112,8 @@ class OpenAIBackend(Backend):
         await self._client.aclose()
 
 
-def _with_stop(text: str, stops: Sequence[str]) -> str:
-    """Endpoints cut the stop text off; a call it ended gets its end back."""
+def _restore_stop(text: str, stops: Sequence[str]) -> str:
+    """Endpoints remove the stop text; append it to a call that it ended."""
     for stop in stops:
         opening = stop.replace("</", "<")
         if text.rfind(opening) > text.rfind(stop):
@@ -137,7 +122,7 @@ def _with_stop(text: str, stops: Sequence[str]) -> str:
 
 
 def _call_text(call: dict[str, Any]) -> str:
-    """A structured call as the text that the model wrote or would have written."""
+    """A structured call as text, in the form that models write."""
     function = call.get("function") or {}
     arguments = function.get("arguments") or "{}"
     if not isinstance(arguments, str):
@@ -145,39 +130,37 @@ def _call_text(call: dict[str, Any]) -> str:
     return f'\n<tool_call>\n{{"name": {json.dumps(function.get("name", ""))}, "arguments": {arguments}}}\n</tool_call>'
 
 
-def _plain_messages(messages: Sequence[Message], native_tools: bool) -> list[dict[str, Any]]:
-    """Messages in the endpoint's form. Tool turns are user turns unless the endpoint parsed the calls itself."""
-    plain: list[dict[str, Any]] = []
+def _to_endpoint_messages(messages: Sequence[Message], native_tools: bool) -> list[dict[str, Any]]:
+    """Messages in the endpoint's form. Tool turns become user turns unless the endpoint parsed the calls."""
+    converted: list[dict[str, Any]] = []
     open_calls: list[str] = []
     for message in messages:
         if message.role == "assistant" and message.calls and native_tools:
             text = message.text.partition("\n<tool_call>\n")[0]
-            plain.append({"role": "assistant", "content": text, "tool_calls": message.calls})
+            converted.append({"role": "assistant", "content": text, "tool_calls": message.calls})
             open_calls = [str(call.get("id", "")) for call in message.calls]
         elif message.role == "tool" and open_calls and not message.frames:
-            plain.append({"role": "tool", "tool_call_id": open_calls.pop(0), "content": message.text})
+            converted.append({"role": "tool", "tool_call_id": open_calls.pop(0), "content": message.text})
         elif message.role == "tool":
             parts = _parts(["<tool_response>\n", *message.parts, "\n</tool_response>"])
-            if plain and plain[-1].get("from_tool"):
-                plain[-1]["content"] += parts
+            if converted and converted[-1].get("from_tool"):
+                converted[-1]["content"] += parts
             else:
-                plain.append({"role": "user", "content": parts, "from_tool": True})
+                converted.append({"role": "user", "content": parts, "from_tool": True})
         elif message.role in ("system", "assistant"):
-            plain.append({"role": message.role, "content": message.text})
+            converted.append({"role": message.role, "content": message.text})
         else:
-            plain.append({"role": message.role, "content": _parts(message.parts)})
-    for message_ in plain:
-        message_.pop("from_tool", None)
-    return plain
+            converted.append({"role": message.role, "content": _parts(message.parts)})
+    for entry in converted:
+        entry.pop("from_tool", None)
+    return converted
 
 
 def _parts(parts: Sequence[str | Frame]) -> list[dict[str, Any]]:
-    return [
-        {"type": "text", "text": part}
-        if isinstance(part, str)
-        else {
-            "type": "image_url",
-            "image_url": {"url": "data:image/png;base64," + base64.b64encode(part.png).decode()},
-        }
-        for part in parts
-    ]
+    def plain(part: str | Frame) -> dict[str, Any]:
+        if isinstance(part, str):
+            return {"type": "text", "text": part}
+        url = "data:image/png;base64," + base64.b64encode(part.png).decode()
+        return {"type": "image_url", "image_url": {"url": url}}
+
+    return [plain(part) for part in parts]

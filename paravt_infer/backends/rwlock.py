@@ -1,4 +1,4 @@
-"""Lets requests through, or holds them back while weights change."""
+"""A readers-writer lock: generations run together, and never during an update of the weights."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -6,36 +6,37 @@ from contextlib import asynccontextmanager
 
 
 class ReadWriteLock:
-    """Many may be inside at once; closing it waits until all are out, and keeps new ones waiting.
+    """Many readers, or one writer. A writer waits until all readers are out and keeps new ones waiting.
 
-    So no generation is begun under one set of weights and ended under another: a token's version is certain.
+    No generation starts with one set of weights and ends with another, so every token's weight version is certain.
     """
 
     def __init__(self) -> None:
-        self._inside = 0
+        self._readers = 0
         self._open = asyncio.Event()
         self._open.set()
         self._empty = asyncio.Event()
         self._empty.set()
-        self._one = asyncio.Lock()
+        self._writer = asyncio.Lock()
 
     @asynccontextmanager
     async def reading(self) -> AsyncGenerator[None, None]:
+        """With other readers, until the block ends."""
         while not self._open.is_set():
             await self._open.wait()
-        self._inside += 1
+        self._readers += 1
         self._empty.clear()
         try:
             yield
         finally:
-            self._inside -= 1
-            if not self._inside:
+            self._readers -= 1
+            if not self._readers:
                 self._empty.set()
 
     @asynccontextmanager
     async def writing(self) -> AsyncGenerator[None, None]:
-        """Alone inside, until the block ends."""
-        async with self._one:
+        """Exclusively, until the block ends."""
+        async with self._writer:
             self._open.clear()
             try:
                 await self._empty.wait()

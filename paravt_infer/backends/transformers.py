@@ -1,4 +1,4 @@
-"""transformers in this process: no server, CPU or GPU, token-exact. Requests that wait together run together."""
+"""transformers in this process: no server, CPU or GPU, token-exact, with static batching of waiting requests."""
 
 import asyncio
 import threading
@@ -16,7 +16,7 @@ from paravt_infer.video.sampling import FrameSizing
 MODEL = "AutoModelForImageTextToText"
 MAX_BATCH = 16
 GATHER_SECONDS = 0.01
-"""How long a batch waits for company: sub-agents of a turn are sent within this."""
+"""How long a batch waits for more requests: the sub-agents of a turn arrive within this."""
 
 
 @dataclass(kw_only=True)
@@ -26,17 +26,16 @@ class _Job:
     prompt_tokens: int
     visual_tokens: int
     done: "asyncio.Future[Generation]"
-    loop: asyncio.AbstractEventLoop
     cancelled: threading.Event = field(default_factory=threading.Event)
 
 
 class TransformersBackend(Backend):
-    """A model loaded here by transformers.
+    """A model loaded into this process by transformers.
 
     Args:
         model: folder or hub id.
-        device: `cpu`, `cuda`, `cuda:1` ...; by default CUDA where there is one.
-        max_batch: requests run together at most.
+        device: `cpu`, `cuda`, `cuda:1` ...; by default CUDA if available.
+        max_batch: maximum batch size.
     """
 
     name = "transformers"
@@ -51,7 +50,7 @@ class TransformersBackend(Backend):
         self.device = device
         self.max_batch = max_batch
         self.batch_sizes: list[int] = []
-        """How many requests ran together, batch by batch."""
+        """The size of each batch so far."""
         self._files: ModelFiles | None = None
         self._network: Any = None
         self._waiting: list[_Job] = []
@@ -74,11 +73,11 @@ class TransformersBackend(Backend):
                 f"{self.model}: cannot be moved to {device} ({first_line(error)}); try --device cpu"
             ) from None
 
-    def sizing(self, min_pixels: int, max_pixels: int) -> FrameSizing:
+    def frame_sizing(self, min_pixels: int, max_pixels: int) -> FrameSizing:
         assert self._files is not None, "start() comes first"
         files = self._files
-        # Frames are given to the processor at their final size: its lower bound, above which a server would
-        # enlarge them, does not matter here. Its upper one is what the model was trained for.
+        # Frames are not resized by the processor here, so its lower bound does not apply. Its upper bound is what the
+        # model was trained with.
         return processor_sizing(
             multiple=files.multiple, floor=1, ceiling=files.max_pixels, min_pixels=min_pixels, max_pixels=max_pixels
         )
@@ -98,25 +97,19 @@ class TransformersBackend(Backend):
         visual = sum(map(self._files.visual_tokens, request.frames))
         prompt_tokens = len(request.ids) + visual - len(request.frames)
         sampling = self.fit_to_context(request.sampling, prompt_tokens)
-        loop = asyncio.get_running_loop()
-        job = _Job(
-            request=request,
-            sampling=sampling,
-            prompt_tokens=prompt_tokens,
-            visual_tokens=visual,
-            done=loop.create_future(),
-            loop=loop,
-        )
+        done = asyncio.get_running_loop().create_future()
+        job = _Job(request=request, sampling=sampling, prompt_tokens=prompt_tokens, visual_tokens=visual, done=done)
         self._waiting.append(job)
         if self._runner is None or self._runner.done():
             self._runner = asyncio.create_task(self._run_batches())
         try:
             return await job.done
         except asyncio.CancelledError:
-            job.cancelled.set()  # its row stops at the next token
+            job.cancelled.set()  # stops its row at the next token
             raise
 
     async def _run_batches(self) -> None:
+        """Run batches until no request waits."""
         while self._waiting:
             await asyncio.sleep(GATHER_SECONDS)
             batch, self._waiting = self._waiting[: self.max_batch], self._waiting[self.max_batch :]
@@ -127,10 +120,8 @@ class TransformersBackend(Backend):
             outcome: list[Generation] | BackendError
             try:
                 outcome = await asyncio.to_thread(self._generate_batch, batch)
-            except (RuntimeError, MemoryError, ValueError, ImportError) as error:
-                outcome = _plain(self.model, error)
-            except BackendError as error:
-                outcome = error
+            except Exception as error:  # whatever it is, the requests must not wait for ever
+                outcome = _generation_error(self.model, error)
             for number, job in enumerate(batch):
                 if job.done.done():
                     continue
@@ -142,17 +133,17 @@ class TransformersBackend(Backend):
     def _generate_batch(self, batch: list[_Job]) -> list[Generation]:
         import torch
 
-        from paravt_infer.backends.sampling import RowSampler, RowStops
+        from paravt_infer.backends.sampling import PerRowLogitsProcessor, PerRowStoppingCriteria
 
         assert self._files is not None and self.chat is not None
         inputs, width = self._inputs(batch)
-        sampler = RowSampler(
+        sampler = PerRowLogitsProcessor(
             [job.sampling for job in batch],
             tokenizer=self.chat.tokenizer,
             end_ids=self.chat.end_ids,
             banned_ids=self.chat.media_token_ids,
         )
-        stops = RowStops(
+        stops = PerRowStoppingCriteria(
             [job.sampling for job in batch],
             decode=self.chat.decode,
             end_ids=self.chat.end_ids,
@@ -162,7 +153,7 @@ class TransformersBackend(Backend):
         with torch.inference_mode():
             rows = self._network.generate(
                 **inputs,
-                # The sampler has drawn each row's token and leaves no other: greedy search takes it.
+                # The logits processor has sampled: it leaves one token per row, which greedy search takes.
                 do_sample=False,
                 temperature=None,
                 top_p=None,
@@ -191,7 +182,7 @@ class TransformersBackend(Backend):
         return generations
 
     def _inputs(self, batch: list[_Job]) -> tuple[dict[str, Any], int]:
-        """The batch as tensors, padded on the left, placeholders expanded, and its width in tokens."""
+        """The batch as left-padded tensors with expanded placeholders, and the width of its prompts in tokens."""
         import torch
 
         assert self._files is not None and self.chat is not None
@@ -199,9 +190,8 @@ class TransformersBackend(Backend):
         frames = [frame for job in batch for frame in job.request.frames]
         inputs: dict[str, Any] = {}
         if frames:
-            inputs = dict(
-                files.image_processor(images=[f.pixels for f in frames], do_resize=False, return_tensors="pt")
-            )
+            images = [frame.pixels for frame in frames]
+            inputs = dict(files.image_processor(images=images, do_resize=False, return_tensors="pt"))
         rows = []
         for job in batch:
             sizes = map(files.visual_tokens, job.request.frames)
@@ -236,10 +226,11 @@ class TransformersBackend(Backend):
         self._network = None
 
 
-def _plain(model: str, error: Exception) -> BackendError:
+def _generation_error(model: str, error: Exception) -> BackendError:
+    """Why a batch failed and what to do, in one line."""
     line = first_line(error)
     if isinstance(error, MemoryError) or "out of memory" in line.lower() or "can't allocate" in line.lower():
         return BackendError(f"{model}: not enough memory for this prompt; use fewer or smaller frames (--frames)")
     if isinstance(error, ImportError):
-        return BackendError(f"{model}: a package is missing ({line}); see `paravt doctor`")
+        return BackendError(f"{model}: a package is missing ({line}); run `paravt doctor`")
     return BackendError(f"{model}: generation failed ({line})")

@@ -1,6 +1,6 @@
-"""How one family of models is spoken to. A registry: one file a family."""
+"""Chat protocols, one file per family of models, in a registry by name."""
 
-from paravt_infer.errors import SettingsError
+from paravt_infer.errors import SettingsError, suggestion
 from paravt_infer.protocols.base import ChatProtocol, ToolResult
 from paravt_infer.protocols.direct import DirectProtocol, ReasoningProtocol
 from paravt_infer.protocols.native import NativeToolsProtocol
@@ -12,13 +12,13 @@ PROTOCOLS: dict[str, type[ChatProtocol]] = {
 
 
 def get_protocol(name: str, *, system_prompt: str | None = None) -> ChatProtocol:
-    """The protocol called `name`, its system prompt replaced where one is given.
+    """The protocol called `name`, with `system_prompt` in place of its own if given.
 
     Raises:
-        SettingsError: no such protocol; lists those there are.
+        SettingsError: unknown protocol.
     """
     if name not in PROTOCOLS:
-        raise SettingsError(f"setting protocol: there is no {name!r}; there are {', '.join(PROTOCOLS)}")
+        raise SettingsError(f"unknown protocol {name!r}{suggestion(name, PROTOCOLS)}")
     return PROTOCOLS[name](system_prompt=system_prompt)
 
 

@@ -1,14 +1,14 @@
-"""Text to calls: `<tool_call>` blocks with JSON, and the `<tool_code>` form that models revert to.
+"""Parses tool calls: `<tool_call>` blocks with JSON, and the `<tool_code>` form to which models revert.
 
-Each block is read on its own, so that a broken one does not lose the others. What stands inside a closed
-`<think>` block or inside a tool response that the model wrote itself is no call.
+Each block is parsed separately, so that a broken one does not lose the others. Text inside a closed `<think>` block,
+or inside a tool response that the model wrote itself, is not a call.
 """
 
 import ast
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from paravt_infer.tools import ParsedCall, ToolCallFault
@@ -19,43 +19,43 @@ _OBJECT = re.compile(r"\s*(?=\{)")
 
 @dataclass(frozen=True, kw_only=True)
 class _Block:
-    """A block outside closed thoughts and self-written responses."""
+    """A tagged block outside closed `<think>` blocks."""
 
     kind: str
     """Its tag: tool_call, tool_code or tool_response."""
     body: str
     raw: str
-    """With its tags."""
+    """The block with its tags."""
     closed: bool
 
 
 def _blocks(text: str) -> Iterator[_Block]:
-    """The blocks of a response, in order. One ends at its closing tag, at the next opening one, or with the text.
+    """The blocks of a response, in order. A block ends at its closing tag, the next opening tag, or the text's end.
 
-    What stands inside the strings of a JSON call is no tag.
+    Tags inside the JSON of a call do not count.
     """
-    at = 0
-    while opening := _OPENING.search(text, at):
+    position = 0
+    while opening := _OPENING.search(text, position):
         kind, begin = opening.group(1), opening.end()
         closing = f"</{kind}>"
         if kind == "think":
             end = text.find(closing, begin)
-            at = begin if end < 0 else end + len(closing)
+            position = begin if end < 0 else end + len(closing)
             continue
         if kind == "tool_response":
             end = text.find(closing, begin)
             end = len(text) if end < 0 else end
         else:
-            ends = re.compile(rf"{closing}|{_OPENING.pattern}")
-            found = ends.search(text, _json_end(text, begin) if kind == "tool_call" else begin)
+            next_tag = re.compile(rf"{closing}|{_OPENING.pattern}")
+            found = next_tag.search(text, _json_end(text, begin) if kind == "tool_call" else begin)
             end = found.start() if found else len(text)
         closed = text.startswith(closing, end)
-        at = end + len(closing) * closed
-        yield _Block(kind=kind, body=text[begin:end], raw=text[opening.start() : at], closed=closed)
+        position = end + len(closing) * closed
+        yield _Block(kind=kind, body=text[begin:end], raw=text[opening.start() : position], closed=closed)
 
 
 def _json_end(text: str, begin: int) -> int:
-    """Where the JSON object that `text` holds from `begin` on ends; `begin` where it holds none."""
+    """Where the JSON object that starts at `begin` ends; `begin` if there is none."""
     start = _OBJECT.match(text, begin)
     if start is None:
         return begin
@@ -71,7 +71,7 @@ def has_forged_response(text: str) -> bool:
 
 
 def parse_calls(text: str) -> list[ParsedCall]:
-    """The calls of a turn, in order; with a fault, or with repairs, where they are not as they should be.
+    """The calls of a turn, in order. A malformed call carries a fault, or the repairs that made it readable.
 
     >>> [call.name for call in parse_calls('<tool_call>{"name": "crop_video", "arguments": {}}</tool_call>')]
     ['crop_video']
@@ -80,22 +80,19 @@ def parse_calls(text: str) -> list[ParsedCall]:
     for block in _blocks(text):
         if block.kind == "tool_response":
             continue
-        read = _json_call(block.body, block.raw) if block.kind == "tool_call" else _python_calls(block.body, block.raw)
-        calls += read if block.closed else [_with_repair(call, ToolCallFault.UNCLOSED_BLOCK) for call in read]
+        parse = _parse_json if block.kind == "tool_call" else _parse_python
+        parsed = parse(block.body, block.raw)
+        calls += parsed if block.closed else [_unclosed(call) for call in parsed]
     return calls
 
 
-def _with_repair(call: ParsedCall, repair: ToolCallFault) -> ParsedCall:
-    """The call with one more repair; a call that cannot be read because it was left open has that fault instead."""
+def _unclosed(call: ParsedCall) -> ParsedCall:
+    """The call of a block without its closing tag: a repair if the call could be parsed, else its fault."""
+    unclosed = ToolCallFault.UNCLOSED_BLOCK
     if call.fault in (ToolCallFault.BAD_JSON, ToolCallFault.BAD_PYTHON):
-        tag = call.syntax
-        return ParsedCall(
-            raw=call.raw,
-            syntax=call.syntax,
-            fault=repair,
-            message=f"the block has no </{tag}> and is cut; {_FORM}",
-        )
-    return ParsedCall(**{**call.__dict__, "repairs": (repair, *call.repairs)})
+        message = f"the block has no </{call.syntax}> and is cut; {_FORM}"
+        return ParsedCall(raw=call.raw, syntax=call.syntax, fault=unclosed, message=message)
+    return replace(call, repairs=(unclosed, *call.repairs))
 
 
 _FORM = (
@@ -103,8 +100,8 @@ _FORM = (
 )
 
 
-def _json_call(body: str, raw: str) -> list[ParsedCall]:
-    """The one call of a `<tool_call>` block."""
+def _parse_json(body: str, raw: str) -> list[ParsedCall]:
+    """The single call of a `<tool_call>` block."""
 
     def broken(fault: ToolCallFault, message: str) -> list[ParsedCall]:
         return [ParsedCall(raw=raw, fault=fault, message=f"{message}; {_FORM}")]
@@ -127,9 +124,8 @@ def _json_call(body: str, raw: str) -> list[ParsedCall]:
         except ValueError:
             return broken(ToolCallFault.BAD_JSON, "the arguments are a string that is not JSON")
     if not isinstance(name, str) or not isinstance(arguments, dict):
-        return broken(
-            ToolCallFault.NOT_A_CALL, 'the object needs a "name" that is a string and "arguments" that are an object'
-        )
+        message = 'the object needs a "name" that is a string and "arguments" that are an object'
+        return broken(ToolCallFault.NOT_A_CALL, message)
     return [ParsedCall(raw=raw, name=name, arguments=arguments, repairs=repairs)]
 
 
@@ -141,62 +137,56 @@ def _load(text: str) -> Any:
 
 
 def _embedded_objects(text: str) -> list[Any]:
-    """Every outermost JSON object in a text, whatever stands around it."""
-    decoder, found, at = json.JSONDecoder(), [], text.find("{")
-    while at >= 0:
+    """The outermost JSON objects with a name in a text, whatever surrounds them."""
+    decoder, found, position = json.JSONDecoder(), [], text.find("{")
+    while position >= 0:
         try:
-            value, end = decoder.raw_decode(text, at)
+            value, end = decoder.raw_decode(text, position)
             found.append(value)
         except (ValueError, RecursionError):
-            end = at + 1
-        at = text.find("{", end)
-    # An inner object of a broken outer one is no call of its own.
+            end = position + 1
+        position = text.find("{", end)
+    # An object inside a broken one, such as its arguments, is not a call.
     return [value for value in found if isinstance(value, dict) and "name" in value]
 
 
 def _kind(value: Any) -> str:
-    kinds = {
-        list: "array",
-        str: "string",
-        bool: "boolean",
-        int: "number",
-        float: "number",
-        type(None): "null",
-    }
+    """The JSON type of a value, for messages."""
+    kinds = {list: "array", str: "string", bool: "boolean", int: "number", float: "number", type(None): "null"}
     return kinds.get(type(value), "value")
 
 
-def _python_calls(body: str, raw: str) -> list[ParsedCall]:
-    """The calls of a `<tool_code>` block: `crop_video(...)`, perhaps inside `print(...)`, one or several."""
-    pieces = [body] if _tree(body) is not None else [line for line in body.splitlines() if line.strip()]
+def _parse_python(body: str, raw: str) -> list[ParsedCall]:
+    """The calls of a `<tool_code>` block: one or more `crop_video(...)`, perhaps inside `print(...)`."""
+    sources = [body] if _parse_source(body) is not None else [line for line in body.splitlines() if line.strip()]
     calls: list[ParsedCall] = []
-    for piece in pieces:
-        tree = _tree(piece)
-        found = [] if tree is None else [call for call in map(_unwrapped, _statements(tree)) if call is not None]
+    for source in sources:
+        tree = _parse_source(source)
+        found = [] if tree is None else [call for call in map(_inner_call, _expressions(tree)) if call is not None]
         if not found:
-            message = f"the block is not a readable function call; {_FORM}"
-            calls.append(ParsedCall(raw=raw, syntax="tool_code", fault=ToolCallFault.BAD_PYTHON, message=message))
+            calls.append(_bad_python(raw, "the block is not a readable function call"))
         calls += [_python_call(call, raw) for call in found]
-    if not calls:
-        calls.append(
-            ParsedCall(raw=raw, syntax="tool_code", fault=ToolCallFault.BAD_PYTHON, message=f"empty block; {_FORM}")
-        )
-    return calls
+    return calls or [_bad_python(raw, "empty block")]
 
 
-def _tree(text: str) -> ast.Module | None:
+def _bad_python(raw: str, message: str) -> ParsedCall:
+    message = f"{message}; {_FORM}"
+    return ParsedCall(raw=raw, syntax="tool_code", fault=ToolCallFault.BAD_PYTHON, message=message)
+
+
+def _parse_source(text: str) -> ast.Module | None:
     try:
         return ast.parse(text.strip())
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
 
-def _statements(tree: ast.Module) -> list[ast.expr]:
+def _expressions(tree: ast.Module) -> list[ast.expr]:
     return [s.value for s in tree.body if isinstance(s, (ast.Expr, ast.Assign)) and s.value is not None]
 
 
-def _unwrapped(value: ast.expr) -> ast.Call | None:
-    """The call inside `print(...)`."""
+def _inner_call(value: ast.expr) -> ast.Call | None:
+    """The call, without a `print(...)` around it; None if the expression is not a call."""
     while isinstance(value, ast.Call) and _name(value) == "print" and value.args:
         value = value.args[0]
     return value if isinstance(value, ast.Call) else None
@@ -211,8 +201,7 @@ def _python_call(call: ast.Call, raw: str) -> ParsedCall:
         positional = tuple(_literal(argument) for argument in call.args)
         arguments = {keyword.arg: _literal(keyword.value) for keyword in call.keywords if keyword.arg is not None}
     except (ValueError, TypeError, RecursionError):
-        message = f"an argument is not a plain value; {_FORM}"
-        return ParsedCall(raw=raw, syntax="tool_code", fault=ToolCallFault.BAD_PYTHON, message=message)
+        return _bad_python(raw, "an argument is not a plain value")
     return ParsedCall(raw=raw, name=_name(call), arguments=arguments, positional=positional, syntax="tool_code")
 
 
@@ -220,5 +209,5 @@ def _literal(node: ast.expr) -> Any:
     if isinstance(node, ast.Name) and node.id.lower() in ("nan", "inf"):
         return float(node.id)
     if isinstance(node, ast.Name) and node.id == "video_path":
-        return node.id  # the path is ignored anyway
+        return node.id  # the tool ignores it
     return ast.literal_eval(node)

@@ -1,4 +1,4 @@
-"""`direct` and `reasoning`: one turn, no tools (paper, appendix "Evaluation prompts")."""
+"""The protocols `direct` and `reasoning`: one turn, no tools (paper, appendix "Evaluation prompts")."""
 
 from typing import ClassVar
 
@@ -6,7 +6,7 @@ from paravt_infer.protocols.base import ChatProtocol
 
 
 class DirectProtocol(ChatProtocol):
-    """The question as it is: no system prompt, no schema."""
+    """The bare question: no system prompt, no reasoning."""
 
     name = "direct"
 

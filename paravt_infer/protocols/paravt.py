@@ -1,7 +1,7 @@
-"""`paravt`: the tool prompt of ParaVT, several calls a turn, all evidence in one tool response (section 3.1.1).
+"""The protocol `paravt`: several calls per turn, all evidence in one tool response (section 3.1.1).
 
-The prompt keeps the paper's structure (workflow, format, rules; appendix "SFT cold-start system prompt") in
-words of its own. To use a checkpoint with the very text it was trained on, give that text as `system_prompt`.
+The prompt has the structure of the paper's (workflow, format, rules; appendix "SFT cold-start system prompt") but not
+its wording. For a checkpoint trained on another text, set `system_prompt` to that text.
 """
 
 from collections.abc import Sequence
@@ -10,14 +10,12 @@ from typing import ClassVar
 from paravt_infer.answers import ExtractedAnswer, extract_answer
 from paravt_infer.chat import Message
 from paravt_infer.protocols.base import ChatProtocol, ToolResult
-from paravt_infer.protocols.calls import parse_calls
 from paravt_infer.questions import Question
-from paravt_infer.tools import ParsedCall
 from paravt_infer.video.types import Frame
 
 
 class ParavtProtocol(ChatProtocol):
-    """Think, call for windows in parallel, answer from the evidence."""
+    """Think, call tools for several windows in parallel, answer from the evidence."""
 
     name = "paravt"
     calls_tools = True
@@ -44,18 +42,15 @@ and, once the tool responses are there:
 - Times are seconds from the start of the video.
 - Never ask for the same window twice."""
 
-    def tool_messages(self, told: Sequence[ToolResult]) -> list[Message]:
-        """All evidence of a turn in one tool response."""
+    def tool_messages(self, results: Sequence[ToolResult]) -> list[Message]:
+        """All results of a turn in one tool response."""
         parts: list[str | Frame] = []
-        for number, one in enumerate(told):
-            text, *rest = self.result_parts(one)
+        for number, result in enumerate(results):
+            text, *rest = self.result_parts(result)
             parts += ["\n" * bool(number) + f"{number + 1}. {text}", *rest]
         return [Message(role="tool", parts=parts)]
 
-    def parse_calls(self, response: str) -> list[ParsedCall]:
-        return parse_calls(response)
-
     def extract_answer(self, response: str, question: Question) -> ExtractedAnswer | None:
-        """Only an answer block ends the episode; without one the answer is asked for."""
-        reading = extract_answer(response)
-        return reading if reading is not None and reading.source == "answer_block" else None
+        """Only an answer block ends the episode; without one the model is asked for its answer."""
+        answer = extract_answer(response)
+        return answer if answer is not None and answer.source == "answer_block" else None

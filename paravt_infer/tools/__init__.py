@@ -1,4 +1,4 @@
-"""What an agent may call. A registry: another tool is another entry."""
+"""The tools that an agent may call, in a registry by name."""
 
 from paravt_infer.tools.base import ParsedCall, Tool, ToolCallError, ToolCallFault, Window
 from paravt_infer.tools.crop_video import CropVideo

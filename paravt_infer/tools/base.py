@@ -1,4 +1,4 @@
-"""A call as parsed, the faults it can have, and what a tool is."""
+"""The tool interface: parsed calls, the faults they can have, and the windows they ask for."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 
 class ToolCallFault(StrEnum):
-    """What can be wrong with a call, by name. The name stands in the record and in the error response."""
+    """What can be wrong with a call. The value is what records hold."""
 
     UNCLOSED_BLOCK = "unclosed_block"
     PROSE_AROUND_JSON = "prose_around_json"
@@ -31,7 +31,7 @@ class ToolCallFault(StrEnum):
 
 
 class ToolCallError(Exception):
-    """A call that cannot run: the fault's name and a line for the model that says what and how to mend it."""
+    """A call that cannot run. The message is for the model: what is wrong and how to fix it."""
 
     def __init__(self, fault: ToolCallFault, message: str):
         super().__init__(message)
@@ -40,28 +40,29 @@ class ToolCallError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class ParsedCall:
-    """One call as a protocol's parser read it. With a `fault`, `name` and arguments may be empty."""
+    """One call as parsed by a protocol. Where it has a `fault`, name and arguments may be empty."""
 
     raw: str
-    """What the model wrote."""
+    """The call as the model wrote it."""
     name: str = ""
     arguments: dict[str, Any] = field(default_factory=dict)
     positional: tuple[Any, ...] = ()
     syntax: Literal["tool_call", "tool_code"] = "tool_call"
     repairs: tuple[ToolCallFault, ...] = ()
-    """Faults of form that were got over."""
+    """Faults of form that did not prevent parsing."""
     fault: ToolCallFault | None = None
     message: str = ""
-    """What is wrong, where there is a fault."""
+    """What is wrong, if there is a fault."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """A span of the video, in seconds, inside it."""
+    """A time window inside the video, in seconds."""
 
     start: float
     end: float
-    asked: tuple[float, float]
+    requested: tuple[float, float]
+    """As the model asked for it; reaches beyond the video's end where `clamped`."""
     clamped: bool
 
     @property
@@ -70,22 +71,22 @@ class Window:
 
 
 class Tool(ABC):
-    """Something that looks at a window of the video."""
+    """A tool that inspects a window of the video."""
 
     name: str
 
     @abstractmethod
     def schema(self) -> dict[str, Any]:
-        """The tool as a JSON schema, in the form chat templates take."""
+        """The tool's JSON schema, as chat templates expect it."""
 
     @abstractmethod
-    def window(self, call: ParsedCall, duration: float) -> Window:
-        """The window a call asks for, checked against a video of `duration` seconds.
+    def parse_window(self, call: ParsedCall, duration: float) -> Window:
+        """The window that a call asks for, validated against a video of `duration` seconds.
 
         Raises:
-            CallFault: the call cannot run.
+            ToolCallError: the call cannot run.
         """
 
-    def asked(self, call: ParsedCall) -> tuple[float, float] | None:
-        """The two times as asked for, whatever is wrong with them; None where they cannot be read."""
+    def requested_times(self, call: ParsedCall) -> tuple[float, float] | None:
+        """The start and end that a call asks for, valid or not; None where they cannot be parsed."""
         return None

@@ -11,7 +11,7 @@ _END = ("end_time", "end")
 
 
 class CropVideo(Tool):
-    """`crop_video(video_path, start_time, end_time)`. The path is ignored: the asked video is used."""
+    """`crop_video(video_path, start_time, end_time)`. The path is ignored: the question's video is used."""
 
     name = "crop_video"
 
@@ -26,10 +26,7 @@ class CropVideo(Tool):
                     "type": "object",
                     "properties": {
                         "video_path": {"type": "string", "description": "The video; there is only one."},
-                        "start_time": {
-                            "type": "number",
-                            "description": f"Where the window starts, {second}.",
-                        },
+                        "start_time": {"type": "number", "description": f"Where the window starts, {second}."},
                         "end_time": {"type": "number", "description": f"Where the window ends, {second}."},
                     },
                     "required": ["video_path", "start_time", "end_time"],
@@ -37,62 +34,52 @@ class CropVideo(Tool):
             },
         }
 
-    def window(self, call: ParsedCall, duration: float) -> Window:
-        values = self._values(call)
+    def parse_window(self, call: ParsedCall, duration: float) -> Window:
+        values = self._arguments(call)
         for name, value in values.items():
             if value is None:
-                raise ToolCallError(
-                    ToolCallFault.MISSING_TIME, f"{name} is missing; give start_time and end_time in seconds"
-                )
+                message = f"{name} is missing; give start_time and end_time in seconds"
+                raise ToolCallError(ToolCallFault.MISSING_TIME, message)
         try:
             start, end = (parse_time(value) for value in values.values())
         except ValueError:
-            name, value = next(pair for pair in values.items() if not _readable(pair[1]))
+            name, value = next(pair for pair in values.items() if not _is_time(pair[1]))
             wrong = f"{name}={value!r}"[:80] if isinstance(value, str) else f"{name}, a {type(value).__name__},"
-            raise ToolCallError(
-                ToolCallFault.BAD_TIME, f"{wrong} is not a time; write seconds, MM:SS or HH:MM:SS"
-            ) from None
-        asked = f"{_shown(start)} to {_shown(end)}"
+            message = f"{wrong} is not a time; write seconds, MM:SS or HH:MM:SS"
+            raise ToolCallError(ToolCallFault.BAD_TIME, message) from None
+        shown = f"the window {_format(start)} to {_format(end)}"
         if not (math.isfinite(start) and math.isfinite(end)):
-            raise ToolCallError(
-                ToolCallFault.NOT_FINITE, f"the window {asked} is not finite; give times inside the video"
-            )
+            raise ToolCallError(ToolCallFault.NOT_FINITE, f"{shown} is not finite; give times inside the video")
         if start < 0 or end < 0:
-            raise ToolCallError(
-                ToolCallFault.NEGATIVE_TIME, f"the window {asked} has a time below 0; the video starts at 0"
-            )
+            raise ToolCallError(ToolCallFault.NEGATIVE_TIME, f"{shown} has a time below 0; the video starts at 0")
         if start >= end:
-            raise ToolCallError(
-                ToolCallFault.START_NOT_BEFORE_END,
-                f"the window {asked} does not start before it ends; swap or widen it",
-            )
+            message = f"{shown} does not start before it ends; swap or widen it"
+            raise ToolCallError(ToolCallFault.START_NOT_BEFORE_END, message)
         if start >= duration:
-            raise ToolCallError(
-                ToolCallFault.BEYOND_VIDEO,
-                f"the window {asked} lies beyond the video, which ends at {duration:.1f} s ({format_time(duration)})",
-            )
-        return Window(start=start, end=min(end, duration), asked=(start, end), clamped=end > duration)
+            message = f"{shown} lies beyond the video, which ends at {duration:.1f} s ({format_time(duration)})"
+            raise ToolCallError(ToolCallFault.BEYOND_VIDEO, message)
+        return Window(start=start, end=min(end, duration), requested=(start, end), clamped=end > duration)
 
-    def asked(self, call: ParsedCall) -> tuple[float, float] | None:
+    def requested_times(self, call: ParsedCall) -> tuple[float, float] | None:
         try:
-            start, end = (parse_time(value) for value in self._values(call).values())
+            start, end = (parse_time(value) for value in self._arguments(call).values())
         except ValueError:
             return None
         return start, end
 
-    def _values(self, call: ParsedCall) -> dict[str, Any]:
-        """start_time and end_time as given: by name, or by position after an optional path."""
+    def _arguments(self, call: ParsedCall) -> dict[str, Any]:
+        """start_time and end_time as the model wrote them: by name, or by position after an optional path."""
         by_position = list(call.positional)
-        if len(by_position) == 3 or (by_position and isinstance(by_position[0], str) and not _readable(by_position[0])):
+        if len(by_position) == 3 or (by_position and isinstance(by_position[0], str) and not _is_time(by_position[0])):
             by_position.pop(0)
         values: dict[str, Any] = {}
         for names in (_START, _END):
-            given = [call.arguments[name] for name in names if call.arguments.get(name) is not None]
-            values[names[0]] = given[0] if given else by_position.pop(0) if by_position else None
+            named = [call.arguments[name] for name in names if call.arguments.get(name) is not None]
+            values[names[0]] = named[0] if named else by_position.pop(0) if by_position else None
         return values
 
 
-def _readable(value: Any) -> bool:
+def _is_time(value: Any) -> bool:
     try:
         parse_time(value)
     except ValueError:
@@ -100,5 +87,5 @@ def _readable(value: Any) -> bool:
     return True
 
 
-def _shown(seconds: float) -> str:
+def _format(seconds: float) -> str:
     return f"{seconds:.1f}" if math.isfinite(seconds) and abs(seconds) < 1e9 else f"{seconds:g}"

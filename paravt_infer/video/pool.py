@@ -1,4 +1,4 @@
-"""A pool of decoding workers with a deadline for every request. A late or dead worker is replaced."""
+"""A pool of decoding processes with a deadline for every request. A late or dead worker is replaced."""
 
 import asyncio
 import os
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from queue import LifoQueue
-from typing import Any
+from typing import Any, Self
 
 from paravt_infer.errors import VideoError
 from paravt_infer.video.readers import DEFAULT_READER, RGBArray, get_reader
@@ -19,7 +19,7 @@ from paravt_infer.video.types import VideoIndex
 
 
 class _Worker:
-    """One worker process and its pipe. Used by one thread at a time."""
+    """One worker process and its pipe; used by one thread at a time."""
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
@@ -28,21 +28,21 @@ class _Worker:
             self.process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
         self.connection = Connection(ours.detach())
 
-    def call(self, seconds: float, function: str, arguments: tuple[Any, ...]) -> tuple[bool, Any]:
-        """The worker's answer, or TimeoutError / EOFError / OSError when there is none."""
-        end = time.monotonic() + seconds
-        # Sending and receiving can wait as long as decoding can: a long index does not fit into the pipe.
-        late = threading.Timer(seconds, self.process.kill)
-        late.start()
+    def request(self, seconds: float, function: str, arguments: tuple[Any, ...]) -> tuple[bool, Any]:
+        """The worker's reply. Raises TimeoutError, EOFError or OSError if there is none."""
+        deadline = time.monotonic() + seconds
+        # Sending can block, too: a long index does not fit into the pipe.
+        timer = threading.Timer(seconds, self.process.kill)
+        timer.start()
         try:
             self.connection.send((seconds, function, arguments))
             return self.connection.recv()  # type: ignore[no-any-return]
         except (EOFError, OSError):
-            if time.monotonic() >= end:
+            if time.monotonic() >= deadline:
                 raise TimeoutError from None
             raise
         finally:
-            late.cancel()
+            timer.cancel()
 
     def kill(self) -> None:
         self.process.kill()
@@ -51,45 +51,48 @@ class _Worker:
 
 
 class DecodePool:
-    """Decodes in worker processes, so that nothing here blocks the event loop or hangs it.
+    """Decodes in worker processes, so that decoding cannot block the event loop.
 
     Example::
 
         async with DecodePool() as pool:
             index = await pool.index("film.mp4")
-            pictures = await pool.read(index, [0, 25], (224, 128))
+            images = await pool.read(index, [0, 25], (224, 128))
     """
 
     def __init__(self, *, workers: int | None = None, reader: str = DEFAULT_READER, deadline: float = 120.0):
         """
         Args:
-            workers: processes; by default one a core, at most 8.
+            workers: number of processes; by default one per core, up to 8.
             reader: `pyav`, `decord` or `torchcodec`.
-            deadline: seconds a request may take before its worker is killed.
+            deadline: seconds after which the worker of a request is killed.
+
+        Raises:
+            VideoError: unknown reader.
         """
-        get_reader(reader)  # an unknown name is an error here, not in a worker
+        get_reader(reader)  # an unknown name is reported here, not by a worker
         self.workers = workers or min(8, os.cpu_count() or 1)
         self.reader = reader
         self.deadline = deadline
         self.decodes = 0
-        """Read requests that reached a worker: what the cache did not answer."""
+        """Read requests so far."""
         self.killed = 0
-        """Workers that were late or died, each replaced."""
-        self._idle: LifoQueue[_Worker | None] = LifoQueue()  # a running worker is taken first
+        """Workers that were replaced because they were late or died."""
+        self._idle: LifoQueue[_Worker | None] = LifoQueue()  # LIFO: started workers are used first
         self._alive: set[_Worker] = set()
         self._lock = threading.Lock()
         self._closed = False
         for _ in range(self.workers):
-            self._idle.put(None)  # a place for a worker; the process starts with the first request
+            self._idle.put(None)  # the process is started by the first request
         self._threads = ThreadPoolExecutor(self.workers, thread_name_prefix="decode")
 
     async def index(self, path: str) -> VideoIndex:
-        """The file's frames and facts. Raises VideoError."""
+        """The file's index. Raises VideoError."""
         result: VideoIndex = await self._run("index", (path,), path)
         return result
 
     async def read(self, index: VideoIndex, numbers: Sequence[int], size: tuple[int, int]) -> list[RGBArray]:
-        """The frames `numbers` at `size` (width, height). Raises VideoError, also past the deadline."""
+        """The frames `numbers` at `size` (width, height). Raises VideoError, also after the deadline."""
         self.decodes += 1
         arguments = (self.reader, index, list(numbers), size)
         result: list[RGBArray] = await self._run("read", arguments, index.info.path)
@@ -105,13 +108,13 @@ class DecodePool:
         return result
 
     def _call(self, function: str, arguments: tuple[Any, ...], path: str) -> tuple[bool, Any]:
-        worker = self._idle.get()  # never waits: there are as many places as threads
+        worker = self._idle.get()  # never waits: there are as many entries as threads
         try:
             if worker is not None and worker.process.poll() is not None:  # killed from outside while idle
                 self._replace(worker)
                 worker = None
             worker = worker or self._start()
-            return worker.call(self.deadline, function, arguments)
+            return worker.request(self.deadline, function, arguments)
         except (TimeoutError, EOFError, OSError) as error:
             if worker is not None:
                 self._replace(worker)
@@ -119,18 +122,15 @@ class DecodePool:
             if self._closed:
                 return False, f"{path}: decoding was stopped"
             if isinstance(error, TimeoutError):
-                return (
-                    False,
-                    f"{path}: decoding took over {self.deadline:g} s and was stopped; try another reader",
-                )
-            return False, f"{path}: the decoder crashed on it; try another copy or reader"
+                return False, f"{path}: decoding took over {self.deadline:g} s and was stopped; try another reader"
+            return False, f"{path}: the decoder crashed; try another copy or reader"
         finally:
             self._idle.put(worker)
 
     def _start(self) -> _Worker:
         with self._lock:
             if self._closed:
-                raise EOFError  # a request that was still waiting for a place
+                raise EOFError  # handled by _call
             worker = _Worker()
             self._alive.add(worker)
         return worker
@@ -142,7 +142,7 @@ class DecodePool:
         worker.kill()
 
     async def close(self) -> None:
-        """Ends all workers, busy ones too."""
+        """Stop all workers, including busy ones."""
         self._closed = True
         with self._lock:
             processes = [worker.process for worker in self._alive]
@@ -153,7 +153,7 @@ class DecodePool:
             worker.kill()
         self._alive.clear()
 
-    async def __aenter__(self) -> "DecodePool":
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *exc: object) -> None:

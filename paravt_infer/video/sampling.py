@@ -1,4 +1,4 @@
-"""Which moments to look at, and at what size: overview, window, pixel bounds."""
+"""Which frames to sample from the video or a window, and in what size."""
 
 import math
 from dataclasses import dataclass
@@ -7,10 +7,10 @@ from paravt_infer.errors import SettingsError
 
 
 def sample_times(start: float, end: float, *, fps: float, limit: int) -> list[float]:
-    """Moments from `start` (included) to `end` seconds at `fps`, uniformly thinned to at most `limit`.
+    """Times from `start` (included) to `end` in seconds at `fps`, uniformly thinned to at most `limit`.
 
-    One rule for the overview (0 to the duration, 64) and for a window (16): paper section 3.1.1 and
-    "Base Model" of its appendix. At least one moment, however short the span.
+    The same rule for the overview (0 to the duration, 64 frames) and for a window (16 frames): paper section 3.1.1 and
+    "Base Model" of its appendix. Always at least one time.
 
     >>> sample_times(10, 14, fps=1, limit=16)
     [10.0, 11.0, 12.0, 13.0]
@@ -31,10 +31,10 @@ def sample_times(start: float, end: float, *, fps: float, limit: int) -> list[fl
 
 @dataclass(frozen=True, kw_only=True)
 class FrameSizing:
-    """The sizes a frame may have. Both sides are multiples of `multiple`, the area within the pixel bounds.
+    """The allowed frame sizes: both sides are multiples of `multiple`, and the area is within the pixel bounds.
 
-    `multiple` comes from the model's image processor (patch size times merge size); so do bounds of its
-    own, which the asked ones are clipped to: a server would otherwise resize the frame once more.
+    `multiple` is patch size times merge size of the model's image processor. Its bounds clamp the requested ones, as a
+    server would otherwise resize the frame again.
     """
 
     multiple: int
@@ -42,7 +42,7 @@ class FrameSizing:
     max_pixels: int = 50176
 
     def fit(self, width: int, height: int) -> tuple[int, int]:
-        """(width, height) in pixels for a frame of that size, its shape kept as nearly as the grid allows.
+        """(width, height) in pixels for a frame of this size, keeping its aspect ratio as far as the grid allows.
 
         >>> FrameSizing(multiple=32).fit(640, 360)
         (288, 160)
@@ -53,7 +53,7 @@ class FrameSizing:
         area = min(max(width * height, self.min_pixels), self.max_pixels)
         scale = math.sqrt(area / (width * height))
         wide, high = (max(1, round(side * scale / unit)) for side in (width, height))
-        # Rounding can leave the bounds by a row or a column; very long shapes by more.
+        # Rounding can exceed the bounds by a row or a column, for extreme aspect ratios by more.
         while wide * high * unit * unit > self.max_pixels and max(wide, high) > 1:
             wide, high = (wide - 1, high) if wide >= high else (wide, high - 1)
         while wide * high * unit * unit < self.min_pixels:
@@ -61,12 +61,12 @@ class FrameSizing:
         return wide * unit, high * unit
 
     def tokens(self, width: int, height: int) -> int:
-        """Visual tokens of a frame of that (fitted) size."""
+        """Visual tokens of a frame of this (fitted) size."""
         return visual_tokens(width, height, self.multiple)
 
 
 def visual_tokens(width: int, height: int, multiple: int) -> int:
-    """Visual tokens of a frame: one for each square of `multiple` (patch size times merge size) pixels.
+    """Visual tokens of a frame: one per square of `multiple` (patch size times merge size) pixels.
 
     >>> visual_tokens(288, 160, 32)
     45

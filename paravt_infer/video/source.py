@@ -1,4 +1,4 @@
-"""Where frames come from: files (`VideoStore`), or anything else that can show a video's frames at given times."""
+"""The interface of frame sources: video files (`VideoStore`), or anything else with frames at given times."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -8,24 +8,24 @@ from paravt_infer.video.types import Frame, VideoInfo
 
 
 class FrameSource(Protocol):
-    """What the engine needs of a source of frames."""
+    """A source of video frames for the engine."""
 
     @property
     def name(self) -> str:
-        """What makes the frames, for the record: a reader's name, such as `pyav`."""
+        """Identifies the source in records: for files the reader, such as `pyav`."""
 
     async def probe(self, path: str) -> VideoInfo:
-        """What the video is.
+        """Facts about the video.
 
         Raises:
-            VideoError: it cannot be read.
+            VideoError: the video cannot be read.
         """
 
     async def frames(self, path: str, times: Sequence[float], sizing: FrameSizing) -> list[Frame]:
-        """The frames on screen at `times` (seconds), each once and in order, with their true times.
+        """The frames on screen at `times` (seconds), each once and in order, with their actual times.
 
         Raises:
-            VideoError: the video or one of the frames cannot be read, or not before the deadline.
+            VideoError: the video or one of the frames cannot be decoded, or not before the deadline.
         """
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Frames of video files: decoded in worker processes, once for everyone who asks, and cached up to a limit."""
+"""The frame source of video files: decodes in worker processes, with a shared, size-bounded cache."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,11 +12,11 @@ CACHE_BYTES = 512 * 1024 * 1024
 
 
 class VideoStore:
-    """The `FrameSource` of files.
+    """A `FrameSource` of video files.
 
     Args:
-        pool: decodes; closed with the store.
-        cache_bytes: what decoded frames may take up in memory.
+        pool: decodes frames; closed with the store.
+        cache_bytes: maximum memory of cached frames.
 
     Example::
 
@@ -35,14 +35,14 @@ class VideoStore:
         return self.pool.reader
 
     async def probe(self, path: str) -> VideoInfo:
-        """What the file is. Raises VideoError."""
+        """Facts about the file. Raises VideoError."""
         return (await self._index(path)).info
 
     async def frames(self, path: str, times: Sequence[float], sizing: FrameSizing) -> list[Frame]:
-        """The frames on screen at `times` (seconds), each once and in order, with their true times.
+        """The frames on screen at `times` (seconds), each once and in order, with their actual times.
 
         Raises:
-            VideoError: the file or one of the frames cannot be read, or not before the deadline.
+            VideoError: the file or one of the frames cannot be decoded, or not before the deadline.
         """
         identity = _identity(path)
         index = await self._index(path)
@@ -50,10 +50,10 @@ class VideoStore:
         size = sizing.fit(index.info.width, index.info.height)
 
         async def decode() -> list[Frame]:
-            pictures = await self.pool.read(index, numbers, size)
-            return [Frame(float(index.times[n]), p) for n, p in zip(numbers, pictures, strict=True)]
+            images = await self.pool.read(index, numbers, size)
+            return [Frame(float(index.times[n]), image) for n, image in zip(numbers, images, strict=True)]
 
-        return await self.cache.get((*identity, tuple(numbers), size), decode, frames_weight)
+        return await self.cache.get((*identity, tuple(numbers), size), decode, frames_nbytes)
 
     async def _index(self, path: str) -> VideoIndex:
         return await self.cache.get(
@@ -63,18 +63,18 @@ class VideoStore:
         )
 
     async def close(self) -> None:
-        """Stop the workers and forget the frames."""
+        """Stop the workers and clear the cache."""
         self.cache.clear()
         await self.pool.close()
 
 
-def frames_weight(frames: Sequence[Frame]) -> int:
-    """Bytes that frames take up: as pixels and, once a server has asked for them, as PNG too."""
+def frames_nbytes(frames: Sequence[Frame]) -> int:
+    """Memory of frames in bytes: their pixels and, once a backend has needed them, their PNGs."""
     return 2 * sum(frame.pixels.nbytes for frame in frames)
 
 
 def _identity(path: str) -> tuple[str, int, int]:
-    """Identifies a file's content: a file that is written again is another one."""
+    """Identifies a version of a file by its path, modification time and size."""
     try:
         status = Path(path).stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""What the video package hands out: what a file is, and frames with their true times."""
+"""The data types of the video package: facts about a file, its index, and frames with their times."""
 
 import hashlib
 import io
@@ -11,49 +11,49 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, kw_only=True)
 class VideoInfo:
-    """What a video file is, read from its packets and not only from its header."""
+    """Facts about a video file, from its packets and not only from its header."""
 
     path: str
     duration: float
-    """Seconds from the first frame's time to the end of the last one that is really there."""
+    """Seconds from the first frame to the end of the last one that is really in the file."""
     container_duration: float
-    """Seconds the header claims; 0 where it claims nothing. More than `duration` in a truncated file."""
+    """Seconds according to the header, or 0; more than `duration` if the file is truncated."""
     fps: float
-    """Average frames a second."""
+    """Average frames per second."""
     variable_rate: bool
     frames: int
     width: int
-    """Pixels as displayed, rotation applied."""
+    """Pixels as displayed, after rotation."""
     height: int
     rotation: int
-    """Degrees the picture is turned clockwise for display: 0, 90, 180 or 270."""
+    """Clockwise rotation for display, in degrees: 0, 90, 180 or 270."""
     codec: str
     size_bytes: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class VideoIndex:
-    """The file's frames in display order: what turns a time into a frame."""
+    """The frames of a file in display order; maps times to frames."""
 
     info: VideoInfo
     times: NDArray[np.float64]
     """Seconds since the first frame, ascending.  # [frames]"""
     pts: NDArray[np.int64]
-    """The same frames' timestamps in the stream's own unit.  # [frames]"""
+    """Their timestamps in units of the stream's time base.  # [frames]"""
     keys: NDArray[np.int64]
     """Timestamps of key frames, ascending: where decoding can start.  # [key frames]"""
-    counted: bool = False
-    """Whether the decoder's timestamps are wrong, so that only a count from the first frame on names a frame."""
+    unreliable_pts: bool = False
+    """Whether decoded frames have wrong timestamps, so that they can only be identified by counting."""
 
     def frame_at(self, time: float) -> int:
         """The number of the frame on screen at `time` seconds (the first one for earlier times)."""
-        # Half a millisecond of grace: a window may name a frame's own time, rounded.
+        # Half a millisecond of tolerance: a window may start at a frame's time, rounded.
         return max(0, int(np.searchsorted(self.times, time + 5e-4, side="right")) - 1)
 
 
 @dataclass(frozen=True)
 class Frame:
-    """One picture and when it is shown."""
+    """One frame of a video and its time."""
 
     time: float
     """Seconds since the video's first frame, from the file's timestamps."""
@@ -70,7 +70,7 @@ class Frame:
 
     @cached_property
     def png(self) -> bytes:
-        """The frame as PNG: lossless, so that every backend sees the same pixels."""
+        """The frame as PNG, which is lossless: every backend sees the same pixels."""
         from PIL import Image
 
         buffer = io.BytesIO()
@@ -79,5 +79,5 @@ class Frame:
 
     @cached_property
     def digest(self) -> str:
-        """Twelve hex digits that name the pixels, for the record."""
+        """A hash of the pixels, for the record: 12 hex digits."""
         return hashlib.sha256(self.pixels.tobytes()).hexdigest()[:12]

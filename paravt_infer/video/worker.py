@@ -1,7 +1,7 @@
-"""A decoding worker: a process of its own that answers index and read requests until its pipe closes.
+"""A decoding worker: a process that answers index and read requests until its pipe closes.
 
-Started by `paravt_infer.video.pool` as ``python -m paravt_infer.video.worker FD`` and killed by it when late:
-native decoders can hang while holding the interpreter's lock, and only a signal ends that.
+`paravt_infer.video.pool` starts it as ``python -m paravt_infer.video.worker FD`` and kills it when it is late: native
+decoders can hang while they hold the GIL, and then only a signal helps.
 """
 
 import signal
@@ -10,7 +10,8 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from paravt_infer.errors import ParavtError
-from paravt_infer.video.readers import get_reader, read_index
+from paravt_infer.video.index import read_index
+from paravt_infer.video.readers import get_reader
 
 
 def serve(connection: Connection) -> None:
@@ -20,7 +21,7 @@ def serve(connection: Connection) -> None:
             seconds, function, arguments = connection.recv()
         except (EOFError, OSError):
             return
-        # Should the parent die while this hangs, nobody kills it: the alarm's default action does.
+        # If the parent dies while this hangs, the alarm's default action kills it.
         signal.setitimer(signal.ITIMER_REAL, seconds + 5)
         reply = _answer(function, arguments)
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -41,11 +42,11 @@ def _answer(function: str, arguments: tuple[Any, ...]) -> tuple[bool, Any]:
         return False, str(error)
     except MemoryError:
         return False, f"{path}: not enough memory to decode it; ask for fewer or smaller frames"
-    except Exception as error:  # a decoder's own fault must not end the worker
+    except Exception as error:  # an error in a decoder must not end the worker
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         return False, f"{path}: decoding failed ({reason}); try another copy or reader"
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's: it closes the pipe
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # on Ctrl-C the parent closes the pipe
     serve(Connection(int(sys.argv[1])))

@@ -55,7 +55,7 @@ def test_each_sample_is_answered_rightly_by_the_bundled_checkpoint(paravt, sampl
     assert done.returncode == 0, done.stderr
     rollout = rollout_from_json(done.stdout)
     assert rollout.answer == sample.answer
-    assert len(rollout.supporting) >= 2 and {call.turn for call in rollout.supporting} == {0}
+    assert len(rollout.supporting_evidence) >= 2 and {call.turn for call in rollout.supporting_evidence} == {0}
 
 
 def test_in_a_pipe_the_answer_alone_is_on_stdout(paravt, tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_batch_runs_against_a_real_server_and_resumes(paravt, server, video: s
             ["ask", "VIDEO", "?", "--model", "m", "--backend", "gpt"],
             "unknown backend 'gpt'; choose from sglang, t",
         ),
-        (["ask", "VIDEO", "?", "--model", "m", "--backend", "sglang"], "backend sglang needs --server URL here"),
+        (["ask", "VIDEO", "?", "--model", "m", "--backend", "sglang"], "backend sglang needs --server URL"),
         (["ask", "VIDEO", "?", "--backend", "openai"], "backend openai needs an endpoint"),
         (["ask", "VIDEO", "?", "--model", "m", "--dispatch", "all"], "setting dispatch"),
         (

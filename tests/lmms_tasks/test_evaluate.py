@@ -17,7 +17,7 @@ from lmms_tasks.evaluate import RESULTS, Outcome, Shard, evaluate, items_of, mer
 from lmms_tasks.items import load_rows, save_rows
 from lmms_tasks.sweep import JOURNAL
 from paravt_infer.backends.base import Generation, Request
-from paravt_infer.backends.launch import Server
+from paravt_infer.backends.launch import SGLangServer
 from paravt_infer.errors import BackendError, SettingsError
 from tests.fixtures.benchmark_questions import items
 from tests.fixtures.scripted import ScriptedBackend
@@ -216,7 +216,7 @@ def test_two_answers_to_one_question_are_not_merged_but_a_failure_gives_way(
 # lmms-eval's own command.
 
 
-def test_the_console_command_runs_the_group_on_a_server(server: Server, offline: Path, tmp_path: Path) -> None:
+def test_the_console_command_runs_the_group_on_a_server(server: SGLangServer, offline: Path, tmp_path: Path) -> None:
     values = f"server={server.url},frames=2,window_frames=2,max_new_tokens=8,concurrency=4,out={tmp_path / 'ours'}"
     command = [
         *(str(Path(sys.executable).with_name("lmms-eval")), "--model", "paravt", "--model_args", values),

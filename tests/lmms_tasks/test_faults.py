@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from lmms_tasks.sweep import Arm, EngineSpec, sweep
-from paravt_infer.backends.launch import Server
+from paravt_infer.backends.launch import SGLangServer
 from paravt_infer.questions import Question
 from paravt_infer.rollout import Rollout
 from tests.fixtures.benchmark_questions import SHORT, items, said
@@ -20,7 +20,7 @@ async def swept(url: str, questions: list[Question], out: Path, *, concurrency: 
 
 
 async def test_faults_of_30_percent_of_all_requests_change_no_answer(
-    server: Server, seven: Path, tmp_path: Path
+    server: SGLangServer, seven: Path, tmp_path: Path
 ) -> None:
     questions = [item.question for item in items(seven)[:20]]
     async with Proxy(server.url, faults=KINDS, share=0.3) as proxy:
@@ -32,7 +32,9 @@ async def test_faults_of_30_percent_of_all_requests_change_no_answer(
     assert sum(turn.attempts - 1 for rollout in shaken for turn in rollout.turns) >= 3  # and the record tells of it
 
 
-async def test_what_fails_for_good_is_a_failure_and_is_asked_again(server: Server, seven: Path, tmp_path: Path) -> None:
+async def test_what_fails_for_good_is_a_failure_and_is_asked_again(
+    server: SGLangServer, seven: Path, tmp_path: Path
+) -> None:
     questions = [item.question for item in items(seven)[:3]]
     async with Proxy(server.url, faults=["400"], every=4) as proxy:
         first = await swept(proxy.url, questions, tmp_path, concurrency=1)  # the second question's first turn

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 from lmms_tasks.sweep import JOURNAL, Arm, EngineSpec, sweep
-from paravt_infer.backends.launch import Server
+from paravt_infer.backends.launch import SGLangServer
 from paravt_infer.journal import rollout_key
 from paravt_infer.questions import Question
 from paravt_infer.rollout_files import load_rollouts
@@ -31,7 +31,7 @@ def lines(journal: Path) -> int:
 
 
 async def test_a_sweep_killed_twenty_times_ends_as_an_undisturbed_one(
-    server: Server, seven: Path, tmp_path: Path
+    server: SGLangServer, seven: Path, tmp_path: Path
 ) -> None:
     questions = [item.question for item in items(seven)[:45]]
     draw = random.Random(0)

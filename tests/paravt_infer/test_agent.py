@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from paravt_infer import Engine, Question, Rollout, Settings
+from paravt_infer import Engine, Rollout, Settings
 from paravt_infer.errors import BackendError, SettingsError
 from paravt_infer.rollout import rollout_from_json, rollout_to_json
 from tests.fixtures.responses import call_text
@@ -157,47 +157,8 @@ async def test_a_missing_video_is_an_error_in_the_record(tiny: Path) -> None:
 
 
 async def test_settings_that_make_no_sense_are_told_at_once(tiny: Path, video: str) -> None:
-    with pytest.raises(SettingsError, match="there are paravt, tools, reasoning, direct"):
+    with pytest.raises(SettingsError, match="unknown protocol 'parvat'; did you mean 'paravt'"):
         await ask(ScriptedBackend(tiny, []), video, protocol="parvat")
-
-
-def _questions(video: str, count: int) -> list[Question]:
-    return [Question(video=video, text=f"Question {n}?", id=str(n)) for n in range(count)]
-
-
-async def test_many_questions_come_as_they_finish_or_in_order(tiny: Path, video: str) -> None:
-    class Uneven(ScriptedBackend):
-        async def generate(self, request: Any) -> Any:
-            if "Question 0?" in request.messages[-1].text:
-                while self.finished < 3:
-                    await asyncio.sleep(0)
-            generation = await super().generate(request)
-            self.finished += 1
-            return generation
-
-        finished = 0
-
-    for ordered in (False, True):
-        backend = Uneven(tiny, ["x"] * 5)
-        async with Engine(backend, Settings(protocol="direct")) as engine:
-            seen = [r.question.id async for r in engine.ask_many(_questions(video, 5), concurrency=4, ordered=ordered)]
-        assert sorted(seen) == ["0", "1", "2", "3", "4"]
-        assert (seen == sorted(seen)) is ordered
-        assert backend.most_running <= 4
-
-
-async def test_one_decode_serves_all_episodes_on_a_video(tiny: Path, video: str) -> None:
-    async with Engine(ScriptedBackend(tiny, ["x"] * 8), Settings(protocol="direct")) as engine:
-        answered = [r async for r in engine.ask_many(_questions(video, 8), concurrency=8)]
-        assert [r.status for r in answered] == ["answered"] * 8
-        assert engine.frame_source.pool.decodes == 1
-
-
-async def test_one_failed_episode_fails_no_other(tiny: Path, video: str) -> None:
-    questions = [Question(video="/nowhere.mp4", text="?", id="bad"), *_questions(video, 2)]
-    async with Engine(ScriptedBackend(tiny, ["x"] * 2), Settings(protocol="direct")) as engine:
-        status = {r.question.id: r.status async for r in engine.ask_many(questions)}
-    assert status == {"bad": "failed", "0": "answered", "1": "answered"}
 
 
 async def test_leaving_early_cancels_what_is_under_way(tiny: Path, video: str) -> None:

@@ -114,11 +114,15 @@ async def test_paths_may_be_relative_to_the_file(tiny: Path, video: str, tmp_pat
     [
         ("missing.jsonl", None, "no such file"),
         ("q.txt", "x", "questions are read from .parquet, .jsonl or .csv"),
-        ("q.jsonl", "", "holds no question"),
+        ("q.jsonl", "", "has no questions"),
         ("q.jsonl", '{"video": "v"}\n', "row 1: has no question"),
         ("q.jsonl", '{"video": "v", "question": "?"}\n{"que', "line 2: not JSON"),
         ("q.jsonl", "[1]\n", "line 1: not a JSON object"),
-        ("q.jsonl", '{"video": "v", "question": "?", "options": ["A=a", "b"]}', "row 1: options: name all of them"),
+        (
+            "q.jsonl",
+            '{"video": "v", "question": "?", "options": ["A=a", "b"]}',
+            "options: give either all",
+        ),
         ("q.parquet", "not parquet", "not a Parquet file"),
     ],
 )

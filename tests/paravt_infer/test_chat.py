@@ -213,7 +213,8 @@ def test_a_template_that_loses_the_frames_of_tool_messages_is_refused(chat: Chat
     assert blind.encode_continuation([], protocol.tool_messages(told(1, frames=False)))
     line = fault(lambda: blind.encode_continuation([], protocol.tool_messages(told(1, frames=True))))
     assert line == (
-        "the model's chat template made 0 places for 3 frames in tool messages; use evidence=text, or another protocol"
+        "the model's chat template has 0 image tokens for 3 frames in tool messages; "
+        "use evidence=text, or another protocol"
     )
 
 
@@ -222,7 +223,7 @@ def test_a_template_that_drops_earlier_words_is_refused(chat: ChatTemplate) -> N
         chat, HEAD + "{% if loop.last or m.role != 'assistant' %}" + CONTENT + "{% endif %}" + TAIL
     )
     line = fault(lambda: forgetful.encode_continuation([], get_protocol("tools").ask_for_answer(QUESTION)))
-    assert "drops an assistant's words" in line
+    assert "drops assistant text" in line
 
 
 def test_a_template_that_rewrites_earlier_thoughts_can_be_continued(chat: ChatTemplate) -> None:
@@ -242,8 +243,8 @@ def test_a_template_that_rewrites_earlier_thoughts_can_be_continued(chat: ChatTe
             HEAD + "{% if m.role == 'system' %}{{ raise_exception('no system prompt') }}{% endif %}" + TAIL,
             "no system prompt",
         ),
-        ("{% for %}", "refuses these messages"),
-        (HEAD + "{{ m.content + '' }}" + TAIL, "refuses these messages"),
+        ("{% for %}", "rejects these messages"),
+        (HEAD + "{{ m.content + '' }}" + TAIL, "rejects these messages"),
     ],
     ids=["refuses a role", "no template", "content as text only"],
 )

@@ -101,7 +101,7 @@ def test_a_second_process_cannot_write_it_meanwhile(tmp_path: Path) -> None:
     def other() -> str:
         return subprocess.check_output([sys.executable, "-c", code, str(journal.path)], text=True)
 
-    assert other() == f"SettingsError {journal.path}: another run is writing it; wait for its end\n"
+    assert other() == f"SettingsError {journal.path}: another run is writing it; wait until it ends\n"
     journal.close()
     assert other() == ""
 
@@ -110,14 +110,14 @@ def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
     path = tmp_path / "j.jsonl"
     path.symlink_to("/dev/full")
     journal = Journal(path)
-    with pytest.raises(SettingsError, match=r"j\.jsonl: cannot be written \(No space left on device\); make room"):
+    with pytest.raises(SettingsError, match=r"j\.jsonl: cannot write \(No space left on device\); free some space"):
         journal.append(rollout())
     journal.close()
 
 
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(SettingsError, match=r"j\.jsonl: cannot be written \(.*\); name another place"):
+    with pytest.raises(SettingsError, match=r"j\.jsonl: cannot write \(.*\); free some space or choose another path"):
         Journal(tmp_path / "file" / "j.jsonl").load_finished()
 
 

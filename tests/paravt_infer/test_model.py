@@ -43,7 +43,7 @@ def test_what_the_engine_needs_is_read_without_weights(copied: Path) -> None:
 
 @pytest.mark.parametrize("model", ["/no/such/folder", "./models/none", "../none", "~/none", "a/b/c"])
 def test_a_path_that_is_not_there_is_no_model_folder(model: str) -> None:
-    assert fault(model) == "no such model folder; check the path, or name a model of the hub"
+    assert fault(model) == "no such model folder; check the path, or give a hub id"
 
 
 def test_a_folder_or_file_that_is_no_model_says_so(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_a_config_that_is_none_says_so(copied: Path, content: str) -> None:
 def test_a_folder_without_its_tokenizer_or_image_processor_says_so(copied: Path) -> None:
     """transformers itself makes an empty tokenizer where there is none."""
     (copied / "tokenizer.json").unlink()
-    assert fault(copied) == "its tokenizer has no token for a frame; are all its tokenizer files there?"
+    assert fault(copied) == "its tokenizer has no image token; check that all tokenizer files are there"
     (copied / "preprocessor_config.json").unlink()
     assert "not a model folder that transformers can load" in fault(copied)
 
@@ -69,7 +69,7 @@ def test_a_folder_without_its_tokenizer_or_image_processor_says_so(copied: Path)
 def test_a_text_model_is_not_of_the_kind(copied: Path) -> None:
     text_only = {"model_type": "qwen2", "vocab_size": 576, "hidden_size": 8, "num_attention_heads": 1}
     (copied / "config.json").write_text(json.dumps(text_only))
-    assert fault(copied) == "not a vision-language model of Qwen-VL's kind (its type is qwen2); name one"
+    assert fault(copied) == "type qwen2 is not supported; choose a vision-language model of the Qwen-VL family"
     (copied / "preprocessor_config.json").unlink()
     assert "not a model folder that transformers can load" in fault(copied)
 
@@ -90,7 +90,7 @@ def test_a_model_without_a_template_is_named(
     (copied / "chat_template.jinja").unlink()
     if content is not None:
         (copied / "chat_template.json").write_text(content)
-    assert fault(copied) == "has no chat template; name an instruction-tuned model"
+    assert fault(copied) == "has no chat template; choose an instruction-tuned model"
     assert asked == []  # a folder's template is not looked for on the hub
 
 
@@ -111,11 +111,11 @@ def caused(cause: Exception) -> OSError:
 @pytest.mark.parametrize(
     ("error", "says"),
     [
-        (caused(RepositoryNotFoundError("404 Client Error")), "the hub has no such model; check the name"),
-        (caused(GatedRepoError("403")), "the hub has no such model, or it is not yours to read"),
-        (caused(RepositoryNotFoundError("401 Client Error")), "the hub has no such model, or it is not yours to read"),
-        (caused(ConnectionError("no route")), "the model hub cannot be reached; name a folder, or check the network"),
-        (OSError(), "the model hub cannot be reached"),
+        (caused(RepositoryNotFoundError("404 Client Error")), "not on the hub; check the name"),
+        (caused(GatedRepoError("403")), "not on the hub, or you do not have access"),
+        (caused(RepositoryNotFoundError("401 Client Error")), "not on the hub, or you do not have access"),
+        (caused(ConnectionError("no route")), "the hub cannot be reached; give a folder, or check the network"),
+        (OSError(), "the hub cannot be reached"),
         (MemoryError(), "not enough memory to load it"),
         (RuntimeError("CUDA out of memory. Tried to"), "not enough memory to load it"),
     ],

@@ -38,7 +38,7 @@ def test_options_get_letters(options: Any, lettered: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["A=red", "blue"], "these are mixed"),
+        (["A=red", "blue"], "either all of them a letter (A=red) or none"),
         (["A=red", "a=blue"], "letter A is given twice"),
         (["red", " "], "option B is empty"),
         (["A=", "B=x"], "option A is empty"),
@@ -68,19 +68,22 @@ def test_options_by_letter_keep_their_order_and_get_capitals() -> None:
 @pytest.mark.parametrize(
     ("values", "line"),
     [
-        ({"video": "v.mp4"}, "question text: is missing"),
-        ({"video": "v.mp4", "text": ""}, "question text: must have at least 1 character, not ''"),
-        ({"video": None, "text": "Q?"}, "question video: must be a valid string, not None"),
+        ({"video": "v.mp4"}, "question field text: is missing"),
+        ({"video": "v.mp4", "text": ""}, "question field text: must have at least 1 character, not ''"),
+        ({"video": None, "text": "Q?"}, "question field video: must be a valid string, not None"),
         (
             {"video": "v", "text": "Q?", "kind": "quiz"},
-            "question kind: must be 'choice', 'open' or 'grounding', not 'quiz'",
+            "question field kind: must be 'choice', 'open' or 'grounding', not 'quiz'",
         ),
         (
             {"video": "v", "text": "Q?", "option": []},
-            "question option: there is none of this name; did you mean options?",
+            "unknown question field 'option'; did you mean 'options'?",
         ),
-        ({"video": "v", "text": "Q?", "options": "red"}, "question options: must be a valid dictionary, not 'red'"),
-        ({"video": "v", "text": "Q?", "options": {"A": 1}}, "question options.A: must be a valid string, not 1"),
+        (
+            {"video": "v", "text": "Q?", "options": "red"},
+            "question field options: must be a valid dictionary, not 'red'",
+        ),
+        ({"video": "v", "text": "Q?", "options": {"A": 1}}, "question field options.A: must be a valid string, not 1"),
         ({"video": "v", "text": "Q?", "options": {"A1": "x"}}, "options: 'A1' is not a letter from A to Z"),
         ({"video": "v", "text": "Q?", "options": {"": "x"}}, "options: '' is not a letter from A to Z"),
         ({"video": "v", "text": "Q?", "options": {"a": "x", "A": "y"}}, "options: letter A is given twice"),
@@ -155,7 +158,7 @@ def test_subtitles_that_are_not_utf8_are_read_as_far_as_can_be(tmp_path: Path) -
         (None, "no such subtitle file"),
         (b"", "not a subtitle file"),
         (b"Just some words.\nAnd more.\n", "not a subtitle file"),
-        (b"WEBVTT\n\n", "holds no subtitle line"),
+        (b"WEBVTT\n\n", "has no subtitles"),
         (bytes(range(256)) * 40, "not a subtitle file"),
         (b"\x00\x00\x00\x18ftypmp42" + b"\x00" * 4000, "not a subtitle file"),
         (b'{"lines": []}', "not a subtitle file"),

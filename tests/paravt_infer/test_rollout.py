@@ -152,14 +152,14 @@ LINE = rollout_to_json(bare())
         ("a.parquet", None, "no such file; check the path"),
         ("a.json", b"", "not a saved rollout (Invalid JSON: EOF"),
         ("a.json", b"[1, 2]", "not a saved rollout (must be an object, not [1, 2])"),
-        ("a.json", b"\xff\xfe\x00", "cannot be read as UTF-8 text"),
+        ("a.json", b"\xff\xfe\x00", "cannot read it as UTF-8 text"),
         ("a.json", b'{"answer": "B"}', "not a saved rollout (field question: is missing)"),
         ("a.jsonl", f"{LINE}\n\n{LINE[:-9]}\n".encode(), "line 3: not a saved rollout (Invalid JSON: "),
         ("a.jsonl", f'{LINE}\n{{"question": 3}}\n'.encode(), "line 2: not a saved rollout (field question: must be"),
         (
             "a.jsonl",
             LINE.replace('"turns"', '"turms"').encode(),
-            "line 1: not a saved rollout (field turms: there is none",
+            "line 1: not a saved rollout (unknown field 'turms'",
         ),
         ("a.parquet", b"", "not a Parquet file of rollouts ("),
         ("a.parquet", LINE.encode(), "not a Parquet file of rollouts ("),
@@ -191,12 +191,12 @@ def test_a_truncated_parquet_file_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("records", "name", "says"),
     [
-        ([bare()], "a.txt", "is saved as .json, .jsonl or .parquet"),
+        ([bare()], "a.txt", "are saved as .json, .jsonl or .parquet"),
         ([bare(), bare()], "a.json", ".json holds one rollout; use .jsonl or .parquet for 2"),
         ([], "a.json", ".json holds one rollout; use .jsonl or .parquet for 0"),
-        ([bare()], "file/a.json", "cannot be written ("),
-        ([bare()], "file/a.parquet", "cannot be written ("),
-        ([bare()], "folder.jsonl", "cannot be written (Is a directory)"),
+        ([bare()], "file/a.json", "cannot write ("),
+        ([bare()], "file/a.parquet", "cannot write ("),
+        ([bare()], "folder.jsonl", "cannot write (Is a directory)"),
     ],
     ids=["ending", "two in .json", "none in .json", "in a file", "Parquet in a file", "a folder"],
 )
@@ -239,4 +239,4 @@ def test_a_turns_prompt_is_everything_fed_and_generated_before_it() -> None:
 def test_a_response_holds_its_prefix_and_support_is_what_ran() -> None:
     record = rich()
     assert record.turns[0].response == "<think>\n" + ODD
-    assert record.supporting == [record.evidence[0]]
+    assert record.supporting_evidence == [record.evidence[0]]

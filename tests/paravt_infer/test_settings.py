@@ -36,7 +36,7 @@ def test_the_defaults_are_the_papers() -> None:
         ({"think_prefix": "on"}, "setting think_prefix: must be 'off', 'first' or 'every', not 'on'"),
         ({"seed": "x"}, "setting seed: must be a valid integer, not 'x'"),
         ({"turn_regex": ["a", 1]}, "setting turn_regex.1: must be a valid string, not 1"),
-        ({"framse": 8}, "setting framse: there is none of this name; did you mean frames?"),
+        ({"framse": 8}, "unknown setting 'framse'; did you mean 'frames'?"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
@@ -49,7 +49,7 @@ def test_the_line_names_the_setting_the_fault_and_what_is_allowed(values: dict[s
 def test_an_unknown_setting_like_no_other_lists_those_there_are() -> None:
     with pytest.raises(SettingsError) as raised:
         Settings.make(zzz=1)
-    assert str(raised.value).startswith("setting zzz: there is none of this name; there are protocol, ")
+    assert str(raised.value).startswith("unknown setting 'zzz'; choose from protocol, ")
     assert all(name in str(raised.value) for name in Settings.model_fields)
 
 

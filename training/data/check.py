@@ -86,7 +86,7 @@ def call_window(call: ParsedCall, duration: float = math.inf) -> TimeSpan:
     if call.name not in TOOLS:
         raise RowError(ToolCallFault.UNKNOWN_TOOL.value, f"unknown tool {call.name!r}{suggestion(call.name, TOOLS)}")
     try:
-        return TOOLS[call.name].window(call, duration).span
+        return TOOLS[call.name].parse_window(call, duration).span
     except ToolCallError as error:
         raise RowError(error.fault.value, str(error)) from None
 

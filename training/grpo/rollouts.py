@@ -220,7 +220,7 @@ class RolloutProducer:
     async def _pictures(self, rollout: Rollout) -> dict[str, Frame]:
         """The frames that a rollout looked at, by digest: decoded for its whole group once, and still in the store."""
         settings = rollout.settings
-        sizing = self.engine.backend.sizing(settings.min_pixels, settings.max_pixels)
+        sizing = self.engine.backend.frame_sizing(settings.min_pixels, settings.max_pixels)
         found: dict[str, Frame] = {}
         looks: list[list[FrameRef]] = [rollout.overview, *(call.frames for call in rollout.evidence)]
         for refs in filter(None, looks):

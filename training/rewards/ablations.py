@@ -24,7 +24,7 @@ def task_weight(rollout: Rollout, gold: GoldAnswer, config: TaskAwareConfig) -> 
 def necessity_bonus(rollout: Rollout, config: NecessityConfig, *, right: bool) -> float:
     """The bonus for a right answer after a call that ran, where the overview had few frames."""
     needed = rollout.settings.frames <= config.frames
-    return config.bonus * (right and needed and bool(rollout.supporting))
+    return config.bonus * (right and needed and bool(rollout.supporting_evidence))
 
 
 def group_contrast(accuracies: Sequence[float], called: Sequence[bool]) -> list[float]:

@@ -101,7 +101,7 @@ def group_rewards(
     if not config.contrastive or step < config.format_steps:
         return rewards
     contrasts = group_contrast(
-        [r.parts["accuracy"] for r in rewards], [bool(rollout.supporting) for rollout in rollouts]
+        [r.parts["accuracy"] for r in rewards], [bool(rollout.supporting_evidence) for rollout in rollouts]
     )
     return [
         r

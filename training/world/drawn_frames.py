@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from paravt_infer.errors import VideoError
 from paravt_infer.video.cache import SingleFlightCache
 from paravt_infer.video.sampling import FrameSizing
-from paravt_infer.video.store import CACHE_BYTES, frames_weight
+from paravt_infer.video.store import CACHE_BYTES, frames_nbytes
 from paravt_infer.video.types import Frame, VideoInfo
 from paravt_training.world.scene import Scene
 
@@ -72,7 +72,7 @@ class DrawnFrames:
             self.drawn += len(seconds)
             return [Frame(float(time), augment(scene.render(float(time), size))) for time in seconds]
 
-        return await self.cache.get((path, seconds, size), draw, frames_weight)
+        return await self.cache.get((path, seconds, size), draw, frames_nbytes)
 
     async def close(self) -> None:
         """Drop the cached frames."""

@@ -25,8 +25,8 @@ http.server.HTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])
 """What stands in for SGLang: ready at once, with a helper process."""
 STARTER = """
 import asyncio, signal
-from paravt_infer.backends.launch import Server
-server = Server("some/model")
+from paravt_infer.backends.launch import SGLangServer
+server = SGLangServer("some/model")
 asyncio.run(server.start())
 print(server.log, flush=True)
 signal.pause()
@@ -65,12 +65,12 @@ def test_a_gpu_is_counted_among_those_that_the_process_may_use(
     if allowed:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", allowed)
     backend = LaunchedSGLangBackend("some/model", gpus=[2, 3])
-    assert [server._environment["CUDA_VISIBLE_DEVICES"] for server in backend._processes] == visible
-    for server in backend._processes:
+    assert [server.environment["CUDA_VISIBLE_DEVICES"] for server in backend.processes] == visible
+    for server in backend.processes:
         server.log.unlink()
 
 
 def test_a_gpu_that_the_process_may_not_use_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5")
-    with pytest.raises(BackendError, match=r"to run on GPU 2, but CUDA_VISIBLE_DEVICES=4,5 allows 2"):
+    with pytest.raises(BackendError, match=r"GPU 2 does not exist: CUDA_VISIBLE_DEVICES=4,5 has 2 GPUs"):
         LaunchedSGLangBackend("some/model", gpus=[2])

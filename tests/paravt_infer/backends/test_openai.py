@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from paravt_infer import Engine, Settings
-from paravt_infer.backends.launch import Server
+from paravt_infer.backends.launch import SGLangServer
 from paravt_infer.backends.openai import OpenAIBackend
 from paravt_infer.errors import BackendError, SettingsError
 from tests.fixtures.responses import call_text
@@ -50,7 +50,7 @@ def native_call(number: int, start: float, end: float) -> dict[str, Any]:
     return {"id": f"call-{number}", "type": "function", "function": {"name": "crop_video", "arguments": arguments}}
 
 
-async def test_a_real_chat_endpoint_answers_with_frames_in_the_prompt(server: Server, video: str) -> None:
+async def test_a_real_chat_endpoint_answers_with_frames_in_the_prompt(server: SGLangServer, video: str) -> None:
     settings = Settings(protocol="direct", frames=4, max_new_tokens=16)
     async with Engine(OpenAIBackend([server.url]), settings) as engine:
         rollout = await engine.ask(video, "What is it?")

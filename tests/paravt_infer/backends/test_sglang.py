@@ -12,7 +12,7 @@ import pytest
 
 from paravt_infer import Engine, Rollout, Settings
 from paravt_infer.backends import Backend
-from paravt_infer.backends.launch import Server
+from paravt_infer.backends.launch import SGLangServer
 from paravt_infer.backends.sglang import SGLangBackend
 from paravt_infer.errors import BackendError, ModelError
 from tests.fixtures.proxy import Proxy
@@ -29,7 +29,7 @@ async def ask(server: str | list[str], video: str, **settings: Any) -> Rollout:
         return await engine.ask(video, "Which?", options=["red", "blue"])
 
 
-async def test_a_second_turns_prefix_is_served_from_the_cache(server: Server, video: str) -> None:
+async def test_a_second_turns_prefix_is_served_from_the_cache(server: SGLangServer, video: str) -> None:
     rollout = await ask(server.url, video)
     first, second = rollout.turns
     assert second.cached_tokens is not None
@@ -38,7 +38,7 @@ async def test_a_second_turns_prefix_is_served_from_the_cache(server: Server, vi
     assert rollout.usage.cached_tokens >= second.cached_tokens
 
 
-async def test_the_server_was_fed_the_ids_that_are_recorded(server: Server, video: str) -> None:
+async def test_the_server_was_fed_the_ids_that_are_recorded(server: SGLangServer, video: str) -> None:
     """The server's own count and its cache agree with the recorded ids, fed again from the record alone."""
     rollout = await ask(server.url, video)
     expanded = len(rollout.input_ids(1)) - len(rollout.overview) + sum(frame.tokens for frame in rollout.overview)
@@ -46,7 +46,7 @@ async def test_the_server_was_fed_the_ids_that_are_recorded(server: Server, vide
 
 
 async def test_frames_are_no_larger_than_the_models_own_processor_takes(
-    server: Server, tiny: Path, tmp_path: Path
+    server: SGLangServer, tiny: Path, tmp_path: Path
 ) -> None:
     """As in process: a server that is started to leave larger frames alone would hand on what was never trained on."""
     small = tmp_path / "small"
@@ -56,11 +56,11 @@ async def test_frames_are_no_larger_than_the_models_own_processor_takes(
     (small / "preprocessor_config.json").write_text(json.dumps(settings))
     backend = SGLangBackend([server.url], model=str(small))
     await backend.start()
-    assert backend.sizing(784, 50176).max_pixels == 4096
+    assert backend.frame_sizing(784, 50176).max_pixels == 4096
     await backend.close()
 
 
-async def test_five_sub_agents_run_at_the_same_time(server: Server, video: str) -> None:
+async def test_five_sub_agents_run_at_the_same_time(server: SGLangServer, video: str) -> None:
     """Greedy, this model never ends a summary before its limit; asked again, no decoding stands between the five."""
     settings = Settings(turn_regex=(calls_form(*FIVE), answer_form("AB")), summary_tokens=300, window_frames=2)
     async with Engine(SGLangBackend([server.url]), settings) as engine:
@@ -74,7 +74,7 @@ async def test_five_sub_agents_run_at_the_same_time(server: Server, video: str) 
 
 
 async def test_the_weight_version_is_in_the_record_and_follows_the_server(
-    server: Server, video: str, tiny: Path
+    server: SGLangServer, video: str, tiny: Path
 ) -> None:
     def update(version: str) -> None:
         httpx.post(server.url + "/flush_cache?timeout=60", timeout=90)  # waits until it is idle
@@ -92,7 +92,7 @@ async def test_the_weight_version_is_in_the_record_and_follows_the_server(
     assert {call.sub_agent.weight_version for call in after.evidence if call.sub_agent} == {"step-1"}
 
 
-async def test_a_cancelled_generation_is_aborted_on_the_server(server: Server, sglang: Backend) -> None:
+async def test_a_cancelled_generation_is_aborted_on_the_server(server: SGLangServer, sglang: Backend) -> None:
     async def running() -> float:
         async with httpx.AsyncClient() as client:
             metrics = (await client.get(server.url + "/metrics")).text
@@ -112,7 +112,7 @@ async def test_a_cancelled_generation_is_aborted_on_the_server(server: Server, s
     await asyncio.wait_for(until(0), 60)
 
 
-async def test_faults_of_the_way_are_got_over(server: Server, video: str) -> None:
+async def test_faults_of_the_way_are_got_over(server: SGLangServer, video: str) -> None:
     """Connections that break, 500s and broken answers: asked again, and the result is as without them."""
     async with Proxy(server.url, faults=["drop", "500", "garbage"], every=2) as proxy:
         rollout = await ask(proxy.url, video)
@@ -125,7 +125,7 @@ async def test_faults_of_the_way_are_got_over(server: Server, video: str) -> Non
     ) > 2  # fmt: skip
 
 
-async def test_a_4xx_is_never_asked_again(server: Server, video: str) -> None:
+async def test_a_4xx_is_never_asked_again(server: SGLangServer, video: str) -> None:
     async with Proxy(server.url, faults=["400"], every=1) as proxy:
         rollout = await ask(proxy.url, video)
         assert proxy.seen == 1
@@ -133,7 +133,7 @@ async def test_a_4xx_is_never_asked_again(server: Server, video: str) -> None:
     assert "answered 400" in (rollout.error or "")
 
 
-async def test_a_request_that_fails_for_good_is_an_error_in_the_record(server: Server, video: str) -> None:
+async def test_a_request_that_fails_for_good_is_an_error_in_the_record(server: SGLangServer, video: str) -> None:
     async with Proxy(server.url, faults=["500"], every=1) as proxy:
         rollout = await ask(proxy.url, video)
         assert proxy.seen == 5
@@ -141,7 +141,7 @@ async def test_a_request_that_fails_for_good_is_an_error_in_the_record(server: S
     assert "answered 500" in (rollout.error or "")
 
 
-async def test_several_servers_share_the_load_and_an_episode_stays_on_one(server: Server, video: str) -> None:
+async def test_several_servers_share_the_load_and_an_episode_stays_on_one(server: SGLangServer, video: str) -> None:
     async with Proxy(server.url) as left, Proxy(server.url) as right:
         backend = SGLangBackend([left.url, right.url])
         settings = Settings(turn_regex=(calls_form(*FIVE), answer_form("AB")), summary_tokens=40)
@@ -157,8 +157,8 @@ async def test_a_server_that_is_down_is_one_line() -> None:
         await SGLangBackend(["http://127.0.0.1:9"]).start()
 
 
-async def test_a_server_whose_model_files_are_not_here_is_one_line(server: Server) -> None:
-    with pytest.raises(ModelError, match=r"/nowhere: no such model folder.*--model names where its files are"):
+async def test_a_server_whose_model_files_are_not_here_is_one_line(server: SGLangServer) -> None:
+    with pytest.raises(ModelError, match=r"/nowhere: no such model folder.*give the path of its files with --model"):
         await SGLangBackend([server.url], model="/nowhere").start()
 
 
@@ -170,7 +170,7 @@ async def test_a_server_that_ends_at_start_up_is_told_with_its_log(tmp_path: Pat
     (tmp_path / "sglang").mkdir()
     (tmp_path / "sglang" / "__init__.py").touch()
     (tmp_path / "sglang" / "launch_server.py").write_text("raise SystemExit('no CUDA here')")
-    doomed = Server("some/model", environment={"PYTHONPATH": str(tmp_path)})
-    with pytest.raises(BackendError, match=r"ended at start-up \(no CUDA here\); see .*\.log"):
+    doomed = SGLangServer("some/model", environment={"PYTHONPATH": str(tmp_path)})
+    with pytest.raises(BackendError, match=r"exited at start-up \(no CUDA here\); see .*\.log"):
         await doomed.start()
     doomed.stop()

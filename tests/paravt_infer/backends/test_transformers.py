@@ -67,5 +67,5 @@ async def test_a_cancelled_row_stops_and_the_next_request_runs(in_process: Backe
 
 
 async def test_a_device_that_is_not_there_is_one_line(tiny: Path) -> None:
-    with pytest.raises(ModelError, match=r"cannot be put on cuda:7 .*; try --device cpu"):
+    with pytest.raises(ModelError, match=r"cannot be moved to cuda:7 .*; try --device cpu"):
         await TransformersBackend(str(tiny), device="cuda:7").start()

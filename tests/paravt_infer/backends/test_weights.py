@@ -13,8 +13,8 @@ import torch
 
 from paravt_infer.backends import Backend
 from paravt_infer.backends.base import Generation
-from paravt_infer.backends.broadcast import WeightGroup
-from paravt_infer.backends.launch import Server
+from paravt_infer.backends.broadcast import WeightBroadcastGroup
+from paravt_infer.backends.launch import SGLangServer
 from paravt_infer.backends.openai import OpenAIBackend
 from paravt_infer.backends.rwlock import ReadWriteLock
 from paravt_infer.backends.sglang import SGLangBackend
@@ -43,7 +43,7 @@ def changed(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-async def sglang_restored(server: Server, tiny: Path) -> AsyncIterator[SGLangBackend]:
+async def sglang_restored(server: SGLangServer, tiny: Path) -> AsyncIterator[SGLangBackend]:
     """The shared server, given back with the weights it came with."""
     backend = SGLangBackend([server.url])
     await backend.start()
@@ -209,7 +209,7 @@ async def test_the_server_ends_what_is_under_way_first(sglang_restored: SGLangBa
 
 
 def test_each_server_has_a_rank_for_each_of_its_gpus() -> None:
-    group = WeightGroup({"http://localhost:1": 1, "http://127.0.0.1:2": 2}, device="cuda")
+    group = WeightBroadcastGroup({"http://localhost:1": 1, "http://127.0.0.1:2": 2}, device="cuda")
     told = dict(group.join_requests())
     assert [told[url]["rank_offset"] for url in group.servers] == [1, 2]
     assert {(body["world_size"], body["backend"], body["master_address"]) for body in told.values()} == {
@@ -218,7 +218,7 @@ def test_each_server_has_a_rank_for_each_of_its_gpus() -> None:
     assert len({(body["group_name"], body["master_port"]) for body in told.values()}) == 1
 
 
-async def test_a_server_that_does_not_take_part_in_a_broadcast_is_one_line(server: Server) -> None:
+async def test_a_server_that_does_not_take_part_in_a_broadcast_is_one_line(server: SGLangServer) -> None:
     """A router, say, that knows nothing of it."""
 
     class Unknowing(Proxy):
@@ -235,7 +235,9 @@ async def test_a_server_that_does_not_take_part_in_a_broadcast_is_one_line(serve
     assert "\n" not in str(told.value)
 
 
-async def test_a_broadcasts_group_is_given_back(server: Server, sglang_restored: SGLangBackend, changed: Path) -> None:
+async def test_a_broadcasts_group_is_given_back(
+    server: SGLangServer, sglang_restored: SGLangBackend, changed: Path
+) -> None:
     backend = SGLangBackend([server.url])
     await backend.start()
     await backend.update_weights("5", **given(changed, "tensors"))
@@ -248,13 +250,13 @@ async def test_a_broadcasts_group_is_given_back(server: Server, sglang_restored:
 
 def test_servers_elsewhere_are_told_the_address_that_they_reach_us_at() -> None:
     """Not the machine's name, which often stands for 127.0.1.1."""
-    group = WeightGroup({"http://localhost:1": 1, "http://127.0.1.77:2": 1}, device="cpu")
+    group = WeightBroadcastGroup({"http://localhost:1": 1, "http://127.0.1.77:2": 1}, device="cpu")
     assert group.address == "127.0.0.1"
-    with pytest.raises(BackendError, match=r"http://no\.such\.host\.invalid: no way to that host"):
-        WeightGroup({"http://no.such.host.invalid": 1}, device="cpu")
+    with pytest.raises(BackendError, match=r"http://no\.such\.host\.invalid: no route to this host"):
+        WeightBroadcastGroup({"http://no.such.host.invalid": 1}, device="cpu")
 
 
-async def test_all_servers_get_the_weights(server: Server, sglang_restored: SGLangBackend, changed: Path) -> None:
+async def test_all_servers_get_the_weights(server: SGLangServer, sglang_restored: SGLangBackend, changed: Path) -> None:
     async with Proxy(server.url) as left, Proxy(server.url) as right:
         backend = SGLangBackend([left.url, right.url])
         await backend.start()
@@ -265,7 +267,7 @@ async def test_all_servers_get_the_weights(server: Server, sglang_restored: SGLa
     assert {one.weight_version for one in said} == {"9"}
 
 
-async def test_a_server_that_goes_on_with_another_version_is_an_error(server: Server, tiny: Path) -> None:
+async def test_a_server_that_goes_on_with_another_version_is_an_error(server: SGLangServer, tiny: Path) -> None:
     """A router, say, that promises the update and never passes it on."""
 
     class Forgetful(Proxy):
@@ -276,7 +278,7 @@ async def test_a_server_that_goes_on_with_another_version_is_an_error(server: Se
     async with Forgetful(server.url) as proxy:
         backend = SGLangBackend([proxy.url])
         await backend.start()
-        with pytest.raises(BackendError, match=r"says it serves weight version default, not 3"):
+        with pytest.raises(BackendError, match=r"reports weight version default, not 3"):
             await backend.update_weights("3", folder=tiny)
         await backend.close()
 

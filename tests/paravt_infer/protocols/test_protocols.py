@@ -229,5 +229,5 @@ def test_the_checksum_changes_with_every_word_that_is_said(name: str, method: st
 def test_a_protocol_that_there_is_not_names_those_there_are() -> None:
     with pytest.raises(SettingsError) as raised:
         get_protocol("longvt")
-    assert str(raised.value) == "setting protocol: there is no 'longvt'; there are paravt, tools, reasoning, direct"
+    assert str(raised.value) == "unknown protocol 'longvt'; choose from paravt, tools, reasoning, direct"
     assert all(isinstance(get_protocol(name), ChatProtocol) for name in PROTOCOLS)

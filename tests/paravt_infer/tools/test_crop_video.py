@@ -24,7 +24,7 @@ def by_position(*values: Any, **arguments: Any) -> ParsedCall:
 
 def fault(call: ParsedCall) -> ToolCallError:
     with pytest.raises(ToolCallError) as raised:
-        CROP.window(call, DURATION)
+        CROP.parse_window(call, DURATION)
     assert "\n" not in str(raised.value)
     return raised.value
 
@@ -61,21 +61,21 @@ def fault(call: ParsedCall) -> ToolCallError:
     ],
 )  # fmt: skip
 def test_a_window_may_be_said_in_many_ways(call: ParsedCall) -> None:
-    assert CROP.window(call, DURATION) == Window(start=10, end=20, asked=(10, 20), clamped=False)
-    assert CROP.asked(call) == (10, 20)
+    assert CROP.parse_window(call, DURATION) == Window(start=10, end=20, requested=(10, 20), clamped=False)
+    assert CROP.requested_times(call) == (10, 20)
 
 
 @pytest.mark.parametrize(
     ("start", "end", "window"),
     [
-        (0, 60, Window(start=0, end=60, asked=(0, 60), clamped=False)),
-        (0, 60.5, Window(start=0, end=60, asked=(0, 60.5), clamped=True)),
-        (59.9, 1e300, Window(start=59.9, end=60, asked=(59.9, 1e300), clamped=True)),
+        (0, 60, Window(start=0, end=60, requested=(0, 60), clamped=False)),
+        (0, 60.5, Window(start=0, end=60, requested=(0, 60.5), clamped=True)),
+        (59.9, 1e300, Window(start=59.9, end=60, requested=(59.9, 1e300), clamped=True)),
     ],
     ids=["the whole video", "a little more", "far more"],
 )
 def test_an_end_beyond_the_video_is_moved_to_its_end_and_recorded(start: float, end: float, window: Window) -> None:
-    assert CROP.window(by_name(start_time=start, end_time=end), DURATION) == window
+    assert CROP.parse_window(by_name(start_time=start, end_time=end), DURATION) == window
     assert window.span == (window.start, window.end)
 
 
@@ -120,9 +120,9 @@ def test_what_is_wrong_with_a_window_has_a_name(call: ParsedCall, name: Fault, s
 
 
 def test_what_was_asked_is_told_even_where_it_cannot_be() -> None:
-    assert CROP.asked(by_name(start_time=99, end_time=70)) == (99, 70)
-    assert CROP.asked(by_name(start_time=1)) is None
-    assert CROP.asked(by_name(start_time="soon", end_time=2)) is None
+    assert CROP.requested_times(by_name(start_time=99, end_time=70)) == (99, 70)
+    assert CROP.requested_times(by_name(start_time=1)) is None
+    assert CROP.requested_times(by_name(start_time="soon", end_time=2)) is None
 
 
 def test_the_schema_asks_for_what_the_tool_reads() -> None:
@@ -150,11 +150,11 @@ def test_any_two_values_are_a_window_in_the_video_or_a_fault(
 ) -> None:
     call = by_name(start_time=start, end_time=end) if named else by_position("v.mp4", start, end)
     try:
-        window = CROP.window(call, duration)
+        window = CROP.parse_window(call, duration)
     except ToolCallError as error:
         assert str(error)
         assert len(str(error).splitlines()) == 1
     else:
         assert 0 <= window.start < window.end <= duration
-        assert window.clamped == (window.asked != window.span)
-    CROP.asked(call)
+        assert window.clamped == (window.requested != window.span)
+    CROP.requested_times(call)

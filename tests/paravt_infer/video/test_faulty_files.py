@@ -22,30 +22,36 @@ def written(to: Path, data: bytes) -> Path:
 
 UNREADABLE: dict[str, tuple[Maker, str]] = {
     "missing": (lambda good, at: at / "gone.mp4", "no such file; check the path"),
-    "a folder": (lambda good, at: at, "not a file; name one video file"),
+    "a folder": (lambda good, at: at, "not a file; give the path of one video file"),
     "below a file": (lambda good, at: good / "film.mp4", "no such file; check the path"),
     "empty": (lambda good, at: written(at / "empty.mp4", b""), "the file is empty (0 bytes); copy or"),
-    "text": (lambda good, at: written(at / "text.mp4", b"Not a film at all.\n" * 99), "not a video, or cut off"),
+    "text": (lambda good, at: written(at / "text.mp4", b"Not a film at all.\n" * 99), "not a video, or truncated"),
     "noise": (
         lambda good, at: overwrite_with_noise(good, at / "noise.mp4", at=0, length=10**6),
-        "not a video, or cut off",
+        "not a video, or truncated",
     ),
     "cut off before its index": (
         lambda good, at: truncate(good, at / "cut.mp4", fraction=0.7),
-        "not a video, or cut off",
+        "not a video, or truncated",
     ),
-    "cut off in its index": (lambda good, at: truncate(good, at / "cut.mp4", fraction=0.95), "not a video, or cut off"),
+    "cut off in its index": (
+        lambda good, at: truncate(good, at / "cut.mp4", fraction=0.95),
+        "not a video, or truncated",
+    ),
     "cut off in its first bytes": (
         lambda good, at: truncate(good, at / "cut.mp4", fraction=0.002),
-        "not a video, or cut off",
+        "not a video, or truncated",
     ),
-    "sound only": (lambda good, at: sound_only(at / "sound.m4a"), "has no video stream (sound or text only); name"),
+    "sound only": (lambda good, at: sound_only(at / "sound.m4a"), "has no video stream (audio or text only); choose"),
     "sound with a cover": (lambda good, at: sound_only(at / "song.mp4", cover=True), "has no video stream"),
     "no frame in it": (lambda good, at: without_frames(at / "header.mp4"), "has no video stream"),
-    "unknown codec": (lambda good, at: replaced(good, at / "codec.mp4", b"avc1", b"zzz1"), "its codec is unknown here"),
+    "unknown codec": (
+        lambda good, at: replaced(good, at / "codec.mp4", b"avc1", b"zzz1"),
+        "its codec is not supported",
+    ),
     "wrong codec": (
         lambda good, at: replaced(good, at / "codec.mp4", b"avc1", b"hvc1"),
-        "no frame that can be decoded",
+        "no decodable frame",
     ),
 }
 
@@ -69,7 +75,7 @@ async def test_an_unreadable_file_is_told_in_one_line(
 
 async def test_a_fifo_is_no_film_and_nobody_waits_for_its_writer(store: VideoStore, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo.mp4")
-    with pytest.raises(VideoError, match=r"fifo\.mp4: not a file; name one video file"):
+    with pytest.raises(VideoError, match=r"fifo\.mp4: not a file; give the path of one video file"):
         await store.probe(str(tmp_path / "fifo.mp4"))
 
 

@@ -103,7 +103,7 @@ async def test_a_worker_killed_at_work_fails_that_request_and_is_replaced(pool: 
     os.kill(killed, signal.SIGKILL)
     with pytest.raises(VideoError) as error:
         await request
-    assert str(error.value) == f"{index.info.path}: the decoder crashed on it; try another copy or reader"
+    assert str(error.value) == f"{index.info.path}: the decoder crashed; try another copy or reader"
     assert await read(pool, index) == 100
     assert pool.killed == 1
 
@@ -190,8 +190,6 @@ def test_workers_end_with_a_parent_that_was_killed(films: Films) -> None:
     assert ended.returncode == -signal.SIGKILL
 
 
-async def test_an_unknown_reader_is_named(films: Films) -> None:
-    async with DecodePool(workers=1, reader="vhs") as pool:
-        index = await pool.index(films("h264"))
-        with pytest.raises(VideoError, match="no reader called 'vhs'; there are pyav, decord, torchcodec"):
-            await read(pool, index)
+def test_an_unknown_reader_is_named() -> None:
+    with pytest.raises(VideoError, match="unknown reader 'vhs'; choose from pyav, decord, torchcodec"):
+        DecodePool(workers=1, reader="vhs")

@@ -87,7 +87,7 @@ async def test_what_was_not_asked_for_the_longest_makes_room(films: Films, pool:
     async def decodes(second: float) -> int:
         before = pool.decodes
         assert await numbers(store, films("h264"), second) == [round(second * 25)]
-        assert store.cache.weight <= 3 * FRAME
+        assert store.cache.size <= 3 * FRAME
         return pool.decodes - before
 
     assert [await decodes(second) for second in (0, 1)] == [1, 1]
@@ -106,7 +106,7 @@ async def test_without_room_every_request_is_answered_and_nothing_kept(
         before = pool.decodes
         assert await numbers(store, films("h264"), 3) == [75]
         assert pool.decodes == before + 1
-        assert store.cache.weight <= room
+        assert store.cache.size <= room
 
 
 async def test_a_failure_is_not_kept(films: Films, store: VideoStore, tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ async def test_a_failure_is_not_kept(films: Films, store: VideoStore, tmp_path: 
 
 async def test_all_who_wait_for_a_failure_are_told(store: VideoStore, tmp_path: Path) -> None:
     answers = await asyncio.gather(*(store.probe(str(tmp_path)) for _ in range(8)), return_exceptions=True)
-    assert {str(answer) for answer in answers} == {f"{tmp_path}: not a file; name one video file"}
+    assert {str(answer) for answer in answers} == {f"{tmp_path}: not a file; give the path of one video file"}
 
 
 async def test_a_file_written_anew_is_read_anew(films: Films, store: VideoStore, tmp_path: Path) -> None:
@@ -151,8 +151,8 @@ async def test_a_file_of_the_same_size_written_later_is_another_one(
 async def test_closing_forgets_the_frames_and_ends_the_workers(films: Films) -> None:
     store = VideoStore(DecodePool(workers=1))
     await store.frames(films("h264"), [4], SIZING)
-    assert store.cache.weight > 0
+    assert store.cache.size > 0
     await store.close()
-    assert store.cache.weight == 0
+    assert store.cache.size == 0
     with pytest.raises(VideoError, match="decoding was stopped"):
         await store.frames(films("h264"), [4], SIZING)

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from paravt_cli.main import app
 from paravt_infer.backends.base import Request
-from paravt_infer.backends.launch import Server
+from paravt_infer.backends.launch import SGLangServer
 from paravt_infer.errors import BackendError, SettingsError
 from paravt_infer.model import load_pretrained
 from paravt_infer.rollout import Rollout
@@ -166,7 +166,7 @@ def test_rollouts_ahead_of_the_learner_are_learned_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("weights", ["disk", "distributed"])
 def test_rollouts_of_a_real_server_are_on_policy_after_each_update(
-    tmp_path: Path, server_of: Callable[..., Server], weights: str
+    tmp_path: Path, server_of: Callable[..., SGLangServer], weights: str
 ) -> None:
     """In fp32, log-probabilities of server and learner are within 0.005, with weights handed over on the way."""
     url = server_of(MINI, "--dtype", "float32").url
@@ -190,7 +190,7 @@ def test_rollouts_of_a_real_server_are_on_policy_after_each_update(
 
 @pytest.mark.parametrize("weights", ["disk", "distributed"])
 def test_in_bf16_several_processes_and_a_server_agree_as_far_as_bf16_does(
-    tmp_path: Path, tiny: Path, server: Server, weights: str
+    tmp_path: Path, tiny: Path, server: SGLangServer, weights: str
 ) -> None:
     rollouts_by = {"backend": "sglang", "servers": [server.url], "weights": weights}
     file = write_recipe(tmp_path, tiny, steps=1, precision="bf16", rollouts=rollouts_by)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from paravt_infer.agent import _Conversation
+from paravt_infer.agent import Conversation
 from paravt_infer.model import load_model_files
 from paravt_infer.rollout import Turn
 from paravt_training.data.sources import WorldSource, trace_conversation
@@ -50,7 +50,7 @@ def test_the_ids_are_those_that_the_engine_feeds(encoder: Encoder, kind: str) ->
         trace = trace_at(5, "train", number, TraceMix(**{**NONE, **KINDS[kind], "budgets": (4, 8)}))
         conversation = trace_conversation(render_messages(trace, (64, 64)), trace)
         sample = encoder.encode(conversation)
-        talk = _Conversation(_Backend(chat))  # type: ignore[arg-type]
+        talk = Conversation(_Backend(chat))  # type: ignore[arg-type]
         waiting, learned = [], []
         for said, message in zip(trace.messages, conversation.messages, strict=True):
             if said.role != "assistant":
@@ -58,7 +58,7 @@ def test_the_ids_are_those_that_the_engine_feeds(encoder: Encoder, kind: str) ->
                 continue
             fed = talk.feed(waiting, tools=conversation.tools, prefix="")
             output = chat.encode_text(message.text) + ([] if said.stopped else [end])
-            talk.hear(Turn(output_ids=output, text=message.text), [])
+            talk.add_output(Turn(output_ids=output, text=message.text), [])
             learned += [IGNORED] * sum(4 if one == image else 1 for one in fed) + output
             waiting = []
         expanded = [one for token in talk.ids for one in [token] * (4 if token == image else 1)]

@@ -7,7 +7,7 @@ import pytest
 
 from paravt_infer.questions import read_subtitles, subtitles_at
 from paravt_infer.times import parse_time
-from paravt_infer.video.readers import read_index
+from paravt_infer.video.index import read_index
 from paravt_training.world.benchmark_fixture import (
     BENCHMARK_SCHEMAS,
     BENCHMARK_SPLITS,

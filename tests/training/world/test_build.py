@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from paravt_infer.times import parse_time
-from paravt_infer.video.readers import get_reader, read_index
+from paravt_infer.video.index import read_index
+from paravt_infer.video.readers import get_reader
 from paravt_training.world import samples
 from paravt_training.world.build import SCHEMA, build, main, trace_row
 from paravt_training.world.questions import QUESTION_TYPES, question_at

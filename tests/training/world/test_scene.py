@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from paravt_infer.errors import SettingsError
-from paravt_infer.video.readers import get_reader, read_index
+from paravt_infer.video.index import read_index
+from paravt_infer.video.readers import get_reader
 from paravt_training.world.render import FPS, write_video
 from paravt_training.world.scene import BACKGROUNDS, COLOURS, GAP, MARGIN, SHAPES, Event, Scene
 

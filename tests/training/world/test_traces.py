@@ -53,7 +53,7 @@ def test_calls_parse_back_into_the_windows_they_mean() -> None:
     for trace in MAIN:
         protocol = get_protocol(trace.protocol)
         calls = [call for said in spoken(trace) for call in protocol.parse_calls(said.text)]
-        windows = [TOOLS[call.name].window(call, trace.scene.duration) for call in calls]
+        windows = [TOOLS[call.name].parse_window(call, trace.scene.duration) for call in calls]
         assert tuple(window.span for window in windows) == trace.windows
         assert len(set(trace.windows)) == len(trace.windows) <= 5
         for call, window in zip(calls, windows, strict=True):
@@ -218,7 +218,7 @@ class Speaker(Backend):
     async def start(self) -> None:
         pass
 
-    def sizing(self, min_pixels: int, max_pixels: int) -> FrameSizing:
+    def frame_sizing(self, min_pixels: int, max_pixels: int) -> FrameSizing:
         return FrameSizing(multiple=32, min_pixels=min_pixels, max_pixels=max_pixels)
 
     async def generate(self, request: Request) -> Generation:
