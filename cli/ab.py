@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from lmms_tasks.items import Item
+    from lmms_tasks.results import EvalItem
 
 WORLD = "sample_world"
 BLOCK = 32
@@ -41,12 +41,16 @@ def ab(
     """Ask the same questions in two ways: accuracy with its interval, latency, tokens, a page with what flipped."""
     from rich.console import Console
 
-    from lmms_tasks.compare import compare, save_pairs, short_names, table
-    from lmms_tasks.items import EvalResult, save_rows
-    from lmms_tasks.page import write_page
+    from lmms_tasks.reports.page import write_page
+    from lmms_tasks.reports.pairs import save_pairs
+    from lmms_tasks.reports.prose import short_arm_names
+    from lmms_tasks.reports.statistics import compare
+    from lmms_tasks.reports.tables import comparison_table
+    from lmms_tasks.results import EvalResult, save_results
     from lmms_tasks.scoring.scorers import get_scorer
-    from lmms_tasks.sweep import Arm, EngineSpec, sweep, write_run_info
+    from lmms_tasks.sweep import SweepArm, sweep, write_run_info
     from paravt_cli.options import pairs
+    from paravt_infer.engine import EngineSpec
     from paravt_infer.errors import BackendError, SettingsError
     from paravt_infer.settings import Settings
 
@@ -64,14 +68,16 @@ def ab(
         model=model or None, servers=tuple(server or []), backend=backend or None, device=device or None
     )
     questions = [item.question for item in items]
-    plans = [Arm(questions=questions, settings=made[name], out=out / name, title=f"arm {name}") for name in ("a", "b")]
+    plans = [
+        SweepArm(questions=questions, settings=made[name], out=out / name, title=f"arm {name}") for name in ("a", "b")
+    ]
     answered = sweep(reached, plans, concurrency=concurrency, block=BLOCK)
     rows = {
         name: [EvalResult(item=item, rollout=rollout) for item, rollout in zip(items, rollouts, strict=True)]
         for name, rollouts in zip(("a", "b"), answered, strict=True)
     }
     for name, of_arm in rows.items():
-        save_rows(of_arm, out / name / "rows.parquet")
+        save_results(of_arm, out / name / "rows.parquet")
     first = rows["a"][0].rollout
     write_run_info(
         out, {"arms": arms, "model": first.backend.model_dump(), "versions": first.versions, "scorer": scorer}
@@ -81,9 +87,9 @@ def ab(
     (out / "comparison.json").write_text(comparison.model_dump_json(indent=1) + "\n", encoding="utf-8")
     save_pairs(comparison, rows["a"], rows["b"], out / "pairs.parquet")
     with Console(stderr=True).status("drawing the page"):
-        title = f"{tasks}: " + " against ".join(short_names((a, b)))
+        title = f"{tasks}: " + " against ".join(short_arm_names((a, b)))
         write_page(comparison, rows["a"], rows["b"], out / "ab.html", title=title)
-    Console().print(table(comparison))
+    Console().print(comparison_table(comparison))
     line = f"pairs, rollouts and the page ab.html are in {out}"
     Console(stderr=True).print(line, highlight=False, markup=False, soft_wrap=True)
     failed = sum(row.failed for of_arm in rows.values() for row in of_arm)
@@ -91,33 +97,33 @@ def ab(
         raise BackendError(f"{failed} episodes failed and are not compared; running this again retries only them")
 
 
-def _items(tasks: str, out: Path, videos: list[str], limit: int | None, fixture: Path | None) -> "list[Item]":
+def _items(tasks: str, out: Path, videos: list[str], limit: int | None, fixture: Path | None) -> "list[EvalItem]":
     """The questions of all tasks."""
     names = [name.strip() for name in tasks.split(",") if name.strip()]
-    items: list[Item] = []
+    items: list[EvalItem] = []
     if WORLD in names:
         names.remove(WORLD)
         items += world_items(Path(videos[0]) if videos else out / "videos")[:limit]
     if names:
-        from lmms_tasks.benchmarks import Roots
+        from lmms_tasks.videos import parse_video_roots
         from paravt_cli.eval import lmms_eval_modules, task_files
 
         _, evaluation = lmms_eval_modules()
         include, roots = task_files(videos, fixture)
-        items += evaluation.items_of(names, Roots.make(roots), include=include, limit=limit)
+        items += evaluation.load_items(names, parse_video_roots(roots), include=include, limit=limit)
     return items
 
 
-def world_items(folder: Path) -> "list[Item]":
+def world_items(folder: Path) -> "list[EvalItem]":
     """The sample world's fixed test set as items; its videos are written to `folder` where they are not there yet."""
-    from lmms_tasks.items import Item
+    from lmms_tasks.results import EvalItem
     from paravt_training.world.questions import fixed_test_set
     from paravt_training.world.render import write_videos
 
     asked = fixed_test_set(str(folder))
     write_videos({question.question.video: question.scene for question in asked})
     return [
-        Item(
+        EvalItem(
             task=WORLD,
             question=one.question,
             gold=one.answer,

@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from lmms_tasks.items import EvalResult
+    from lmms_tasks.results import EvalResult
     from lmms_tasks.scoring.summary import Summary
     from paravt_infer.rollout import Usage
 
@@ -58,20 +58,20 @@ def evaluate(
     include, roots = task_files(videos or [], fixture)
     adapter = adapter_module.ParavtModel(
         model=model or None,
-        server=";".join(server or []),
+        server=server or [],
         backend=backend or None,
         device=device or None,
         reader=reader,
         concurrency=concurrency,
         out=str(out),
         system_prompt=system_prompt,
-        videos=";".join(roots),
+        videos=roots,
         **{"protocol": protocol, "dispatch": dispatch, "evidence": evidence, "frames": frames, **pairs(settings or [])},
     )
-    part = evaluation.Shard.make(shard) if shard else None
+    part = evaluation.Shard.parse(shard) if shard else None
     names = [name.strip() for name in tasks.split(",") if name.strip()]
     outcome = evaluation.evaluate(adapter, names, include=include, limit=limit, shard=part)
-    _print_tables(outcome.summaries, adapter.rows)
+    _print_tables(outcome.summaries, adapter.results)
     others = {task: values for task, values in outcome.lmms_eval.items() if task not in outcome.summaries}
     for task, values in others.items():
         figures = {name: value for name, value in values.items() if isinstance(value, float)}
@@ -87,12 +87,12 @@ def merge(
     out: Annotated[Path, typer.Option(help="The folder to write.")],
 ) -> None:
     """Put the shards of a sweep together and score the whole."""
-    from lmms_tasks.items import load_rows
+    from lmms_tasks.results import load_results
     from paravt_infer.errors import BackendError
 
     _, evaluation = lmms_eval_modules()
     summaries = evaluation.merge(folders, out)
-    _print_tables(summaries, list(load_rows(out)))
+    _print_tables(summaries, list(load_results(out)))
     failed = sum(summary.failed for summary in summaries.values())
     if failed:
         raise BackendError(f"{failed} episodes failed and are not scored; run their shards again")
@@ -100,7 +100,7 @@ def merge(
 
 def task_files(videos: Sequence[str], fixture: Path | None) -> tuple[Path, list[str]]:
     """The include path of this project's tasks and where their videos are: the real ones, or a fixture's."""
-    from lmms_tasks.benchmarks import INCLUDE
+    from lmms_tasks.tasks import INCLUDE
 
     if fixture is None:
         return INCLUDE, list(videos)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from lmms_tasks.rescore import TaskScores
+    from lmms_tasks.scoring.rescore import TaskScores
 
 DEFAULT = ("paravt", "strict", "lmms-eval")
 SHOWN = 20
@@ -40,25 +40,22 @@ def rescore(
     from rich.console import Console
     from rich.progress import Progress
 
-    from lmms_tasks.items import load_rows
-    from lmms_tasks.rescore import rescore as score_again
+    from lmms_tasks.results import load_results
+    from lmms_tasks.scoring.rescore import rescore as score_again
     from lmms_tasks.scoring.scorers import get_scorer
     from paravt_infer.errors import SettingsError
+    from paravt_infer.files import write_text_atomic
 
     names = list(dict.fromkeys(scorer or DEFAULT))
     if server and not {"judge", "official"} & {*names}:
         raise SettingsError("--server is the judge's, and no scorer asks one; add --scorer judge")
     scorers = [get_scorer(name, server=server, model=model) for name in names]
-    rows = list(load_rows(results))
+    rows = list(load_results(results))
     with Progress(console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task("scoring", total=len(rows) * len(scorers))
         found = score_again(rows, scorers, done=lambda: progress.advance(bar))
     if out:
-        try:
-            out.parent.mkdir(parents=True, exist_ok=True)
-            out.write_text(found.model_dump_json(indent=1) + "\n", encoding="utf-8")
-        except OSError as error:
-            raise SettingsError(f"{out}: cannot be written ({error.strerror}); name another place") from None
+        write_text_atomic(out, found.model_dump_json(indent=1) + "\n")
     console = Console()
     for task in found.tasks:
         _print_task(console, task)

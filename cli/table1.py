@@ -17,17 +17,18 @@ def table1(
 
     from rich.console import Console
 
-    from lmms_tasks import table1_beside as beside
-    from lmms_tasks.items import load_rows
+    from lmms_tasks.reports.published import COLUMNS, SOURCE
+    from lmms_tasks.reports.table1 import Table1Row, compare_to_paper
+    from lmms_tasks.reports.tables import table1_table
+    from lmms_tasks.results import group_by_task, index_by_question, load_results
     from lmms_tasks.scoring.scorers import get_scorer
-    from lmms_tasks.table1_numbers import COLUMNS, SOURCE
     from paravt_infer.errors import SettingsError
 
     rule = get_scorer(scorer)
-    laid: dict[str, list[beside.Table1Row]] = {}
+    laid: dict[str, list[Table1Row]] = {}
     for folder in results:
-        rows = beside.by_task(load_rows(folder), where=str(folder))
-        laid[str(folder)] = beside.compare_to_paper(rows, rule)
+        rows = group_by_task(index_by_question(load_results(folder), where=str(folder)).values())
+        laid[str(folder)] = compare_to_paper(rows, rule)
         if others := sorted(rows.keys() - COLUMNS.keys()):
             Console(stderr=True).print(f"{folder}: not in Table 1: {', '.join(others)}", style="dim", markup=False)
         if not laid[str(folder)]:
@@ -37,4 +38,4 @@ def table1(
         print(json.dumps({"source": SOURCE, "scorer": rule.name, "results": lines}, indent=1))
         return
     for name, found in laid.items():
-        Console().print(beside.table(found, title=f"{name}, scorer {rule.name}", every=every), highlight=False)
+        Console().print(table1_table(found, title=f"{name}, scorer {rule.name}", all_models=every), highlight=False)

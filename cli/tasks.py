@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from lmms_tasks.benchmarks import Benchmark, Doc, Roots
+    from lmms_tasks.tasks.base import Benchmark, Doc, VideoRoots
 
 
 def tasks(
@@ -27,7 +27,9 @@ def tasks(
     """List the benchmarks' tasks: data set, split, where videos are looked for, how many are missing."""
     from rich.console import Console
 
-    from lmms_tasks.benchmarks import ALL_VIDEOS, BENCHMARKS, INCLUDE, Roots, get_benchmark
+    from lmms_tasks.tasks import BENCHMARKS, INCLUDE, get_benchmark
+    from lmms_tasks.tasks.base import ALL_VIDEOS
+    from lmms_tasks.videos import parse_video_roots
 
     console = Console(stderr=True)
     if path:
@@ -40,7 +42,7 @@ def tasks(
         console.print(hint, markup=False, highlight=False, soft_wrap=True)
         print(include)
     else:
-        roots = Roots.make(videos or [])
+        roots = parse_video_roots(videos or [])
         for one in [get_benchmark(name) for name in names] if names else BENCHMARKS.values():
             with console.status(f"looking for the videos of {one.task}"):
                 lines = list(_lines(one, roots, each=bool(names)))
@@ -62,17 +64,17 @@ def write_fixture(folder: Path) -> Path:
     return write_tasks(folder)
 
 
-def _lines(benchmark: "Benchmark", roots: "Roots", *, each: bool) -> Iterator[str]:
+def _lines(benchmark: "Benchmark", roots: "VideoRoots", *, each: bool) -> Iterator[str]:
     """What is said of a task; with `each`, every missing video too."""
-    from lmms_tasks.benchmarks import videos_of
+    from lmms_tasks.videos import check_videos
 
     yield f"{benchmark.task:29}{benchmark.title}: {benchmark.hub}, split {benchmark.split}"
-    yield f"  videos in {roots.of(benchmark)} ({benchmark.variable})"
+    yield f"  videos in {roots.folder(benchmark)} ({benchmark.variable})"
     rows = _loaded_rows(benchmark)
     if rows is None:
         yield "  not counted yet: lmms-eval loads the rows at the task's first run"
         return
-    seen = videos_of(benchmark, rows, roots)
+    seen = check_videos(benchmark, rows, roots)
     subtitled = f"; {seen.subtitled:,} have subtitles" if benchmark.subtitles else ""
     yield f"  {len(seen.missing):,} of {seen.count:,} are missing{subtitled}"
     if each:

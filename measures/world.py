@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lmms_tasks.sweep import Arm, EngineSpec, sweep
+from lmms_tasks.sweep import SweepArm, sweep
 from measures.machine import machine, markdown
-from paravt_infer import Engine, Rollout, Settings, open_backend
+from paravt_infer import Engine, EngineSpec, Rollout, Settings, open_backend
 from paravt_infer.backends import Backend
 from paravt_infer.protocols import get_protocol
 from paravt_infer.rollout import Turn
@@ -146,7 +146,7 @@ def ask(
 ) -> dict[str, list[AskedQuestion]]:
     """All questions in these modes, which take turns; what folder `out` has of them is not asked again."""
     arms = [
-        Arm(
+        SweepArm(
             questions=[question.question for question in questions],
             settings=common.model_copy(update=MODES[mode]),
             out=out / re.sub(r"\W+", "-", mode).strip("-"),

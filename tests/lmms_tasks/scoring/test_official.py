@@ -5,7 +5,7 @@ import pytest
 from lmms_tasks.scoring.official import official
 from lmms_tasks.scoring.scorers import get_scorer
 from paravt_infer.errors import SettingsError
-from tests.fixtures.results import COLOURS, open_row, row, span_row
+from tests.fixtures.results import COLOURS, choice_result, open_result, span_result
 
 
 @pytest.mark.parametrize(
@@ -30,14 +30,14 @@ from tests.fixtures.results import COLOURS, open_row, row, span_row
     ],
 )
 def test_letters_are_read_by_the_authors_rule(task: str, response: str, right: str) -> None:
-    assert "".join(gold for gold in COLOURS if official(row(response, gold, task=task))) == right
+    assert "".join(gold for gold in COLOURS if official(choice_result(response, gold, task=task))) == right
 
 
 def test_spans_are_scored_as_by_paravt() -> None:
-    assert official(span_row("from 5 to 7.5 s")) == 0.5
+    assert official(span_result("from 5 to 7.5 s")) == 0.5
 
 
 def test_mmvu_needs_a_judge() -> None:
-    with pytest.raises(SettingsError, match="MMVU's own rule is a language model's judgement; name a --server"):
-        official(open_row("BFS", "BFS"))
-    assert official(open_row("BFS", "BFS"), get_scorer("paravt")) == 1
+    with pytest.raises(SettingsError, match="MMVU's own rule is a language model's judgement; add a --server"):
+        official(open_result("BFS", "BFS"))
+    assert official(open_result("BFS", "BFS"), get_scorer("paravt")) == 1
