@@ -28,6 +28,7 @@ from paravt_infer.rollout import Rollout
 from paravt_infer.settings import Settings
 
 OUT = "paravt-results"
+_USE_GENERATE_UNTIL = "use tasks of the output type generate_until"
 
 
 class ParavtModel(lmms):  # type: ignore[misc]
@@ -104,18 +105,12 @@ class ParavtModel(lmms):  # type: ignore[misc]
         return [_generation_result(rollout, isinstance(one, EvalItem)) for one, rollout in pairs]
 
     def loglikelihood(self, requests: list[Instance]) -> list[tuple[float, bool]]:
-        """Refused: an episode generates text and does not score given answers."""
-        raise SettingsError(
-            "the model paravt answers in episodes and has no log-likelihoods of given answers; "
-            "use tasks of the output type generate_until"
-        )
+        """Not supported: an episode generates text. Raises SettingsError."""
+        raise SettingsError(f"the model paravt has no log-likelihoods of given answers; {_USE_GENERATE_UNTIL}")
 
     def generate_until_multi_round(self, requests: list[Instance]) -> list[str]:
-        """Refused: an episode answers one question."""
-        raise SettingsError(
-            "the model paravt answers one question per episode and has no further rounds; "
-            "use tasks of the output type generate_until"
-        )
+        """Not supported: an episode answers one question. Raises SettingsError."""
+        raise SettingsError(f"the model paravt answers one question per episode; {_USE_GENERATE_UNTIL}")
 
     def _source(self, request: Instance) -> EvalItem | Question:
         """A request's item in this project's tasks, or its plain text and video in any other's."""
@@ -165,13 +160,7 @@ class ParavtModel(lmms):  # type: ignore[misc]
             save_results(of_task, self.out / f"{task}.parquet")
         if results:
             first = results[0].rollout
-            facts: dict[str, Any] = {
-                "settings": first.settings.model_dump(),
-                "versions": first.versions,
-                "reader": first.reader,
-            }
-            protocol = first.protocol.model_dump() if first.protocol else None
-            facts |= {"backend": first.backend.model_dump(), "protocol": protocol}
+            facts = first.model_dump(include={"settings", "versions", "reader", "backend", "protocol"})
             write_run_info(self.out, facts)
 
 

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pydantic import ValidationError
 
 from paravt_infer.errors import SettingsError, first_line
@@ -54,8 +56,6 @@ def save_results(results: Iterable[EvalResult], path: Path) -> None:
     Raises:
         SettingsError: the file cannot be written.
     """
-    import pyarrow as pa
-
     listed = list(results)
 
     def texts(values: Iterable[str | None]) -> Any:
@@ -81,8 +81,6 @@ def save_results(results: Iterable[EvalResult], path: Path) -> None:
 
 def write_parquet(table: Any, path: Path) -> None:
     """Write a pyarrow table atomically. Raises SettingsError where it cannot be written."""
-    import pyarrow.parquet as pq
-
     with atomic_path(path) as scratch:
         pq.write_table(table, scratch, compression="zstd")
 
@@ -93,9 +91,6 @@ def load_results(path: Path) -> Iterator[EvalResult]:
     Raises:
         SettingsError: no such file, or not one of results; names it.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     if not files or not files[0].is_file():
         raise SettingsError(f"{path}: no results found; give a folder that `paravt eval` wrote")

@@ -3,6 +3,7 @@
 The numbers are from `lmms_tasks.reports.statistics`; this file turns them into what `page.html.jinja` draws.
 """
 
+import asyncio
 import base64
 import io
 import math
@@ -12,14 +13,22 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import jinja2
+import numpy as np
+from PIL import Image
+
 from lmms_tasks.reports.prose import FIGURES, describe_comparison, format_figure, short_arm_names
 from lmms_tasks.reports.statistics import Comparison, ComparisonStatistics, pair_results
 from lmms_tasks.results import EvalItem, EvalResult
 from paravt_infer.answers import extract_span
 from paravt_infer.budget import RESPONSE_TOKENS, SYSTEM_TOKENS, predicted_parallel, predicted_sequential
+from paravt_infer.errors import VideoError
 from paravt_infer.files import write_text_atomic
 from paravt_infer.rollout import Evidence, Rollout
 from paravt_infer.times import format_time
+from paravt_infer.video.pool import DecodePool
+from paravt_infer.video.sampling import FrameSizing
+from paravt_infer.video.store import VideoStore
 from paravt_infer.video.types import Frame
 
 MAX_FLIPS = 40
@@ -83,8 +92,6 @@ def write_page(
     Raises:
         SettingsError: the page cannot be written.
     """
-    import jinja2
-
     # Control characters and lone surrogates would make the page invalid.
     environment = jinja2.Environment(
         autoescape=True,
@@ -93,10 +100,8 @@ def write_page(
         undefined=jinja2.StrictUndefined,
         finalize=lambda value: _printable(value) if type(value) is str else value,
     )
-    template = environment.from_string(
-        resources.files("lmms_tasks.reports").joinpath("page.html.jinja").read_text(encoding="utf-8")
-    )
-    text = template.render(
+    source = resources.files("lmms_tasks.reports").joinpath("page.html.jinja").read_text(encoding="utf-8")
+    text = environment.from_string(source).render(
         title=title,
         comparison=comparison,
         names=short_arm_names(comparison.names),
@@ -138,8 +143,6 @@ def _forest(comparison: Comparison) -> dict[str, Any] | None:
 
 
 def _plots(comparison: Comparison, a: Sequence[EvalResult], b: Sequence[EvalResult]) -> dict[str, Any]:
-    import numpy as np
-
     scored = {(pair.task, pair.id) for pair in comparison.pairs if pair.scored}
     arms = [[result.rollout for result in results if result.key in scored] for results in (a, b)]
     if not scored:
@@ -149,13 +152,11 @@ def _plots(comparison: Comparison, a: Sequence[EvalResult], b: Sequence[EvalResu
     over, up = Axis.over(0, max(curve[-1] for curve in curves)), Axis.over(0, 1)
     latency = {"axis": over, "paths": [over.line(curve, up, shares) for curve in curves]}
     bars = []
-    for label, field, template in (
-        ("visual tokens in the main context", "main_visual_tokens", "{:,.0f}"),
-        ("output tokens", "output_tokens", "{:,.0f}"),
-        ("calls", "calls", "{:.2f}"),
-    ):
-        values = [getattr(arm, field) for arm in (comparison.overall.a, comparison.overall.b)]
-        bars.append((label, [(100 * value / (max(values) or 1), template.format(value)) for value in values]))
+    for figure in FIGURES:
+        if figure.field in ("main_visual_tokens", "output_tokens", "calls"):
+            values = [getattr(arm, figure.field) for arm in (comparison.overall.a, comparison.overall.b)]
+            texts = format_figure(comparison.overall, figure)[:2]
+            bars.append((figure.label, [(100 * v / (max(values) or 1), t) for v, t in zip(values, texts, strict=True)]))
     return {"latency": latency, "bars": bars, "budget": _budget(arms)}
 
 
@@ -259,13 +260,6 @@ def thumbnail_times(call: Evidence) -> list[float]:
 
 def _read_frames(times: Mapping[str, set[float]]) -> dict[str, list[Frame] | str]:
     """Each video's frames at its times, or the error, one line, that explains why there are none."""
-    import asyncio
-
-    from paravt_infer.errors import VideoError
-    from paravt_infer.video.pool import DecodePool
-    from paravt_infer.video.sampling import FrameSizing
-    from paravt_infer.video.store import VideoStore
-
     sizing = FrameSizing(multiple=4, max_pixels=FRAME_PIXELS)
 
     async def read(store: VideoStore, video: str) -> list[Frame] | str:
@@ -285,8 +279,6 @@ def _read_frames(times: Mapping[str, set[float]]) -> dict[str, list[Frame] | str
 
 
 def _jpeg(frame: Frame) -> str:
-    from PIL import Image
-
     buffer = io.BytesIO()
     Image.fromarray(frame.pixels).save(buffer, format="JPEG", quality=75)
     return base64.b64encode(buffer.getvalue()).decode()

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from lmms_tasks.reports.statistics import Comparison, pair_results
 from lmms_tasks.results import EvalResult, write_parquet
 
@@ -14,8 +16,6 @@ def pairs_table(comparison: Comparison, a: Sequence[EvalResult], b: Sequence[Eva
     Columns: task, id, gold, then for each arm (`a_`, `b_`) status, answer, score (0 to 1, null where failed), seconds
     and calls, then flipped (null where either failed). The arms' names are in the schema's metadata.
     """
-    import pyarrow as pa
-
     matched = pair_results(a, b)
     columns: dict[str, Any] = {
         "task": pa.array([pair.task for pair in comparison.pairs], pa.string()),

@@ -7,9 +7,13 @@ never scored.
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+from scipy.stats import binomtest, bootstrap
+
 from lmms_tasks.results import EvalResult, index_by_question
 from lmms_tasks.scoring.base import Scorer
 from paravt_infer.errors import SettingsError
+from paravt_infer.rollout import Rollout
 from paravt_infer.schema import FrozenModel
 
 RIGHT = 0.5
@@ -59,6 +63,13 @@ class ArmStatistics(FrozenModel):
     """T_par, likewise."""
     output_tokens: float | None
     calls: float | None
+
+
+MEAN_USAGE = (
+    *("main_visual_tokens", "main_prompt_tokens", "predicted_sequential", "predicted_parallel", "output_tokens"),
+    "calls",
+)
+"""Fields of `ArmStatistics` that are means of a rollout's `usage`."""
 
 
 class ComparisonStatistics(FrozenModel):
@@ -116,28 +127,19 @@ def compare(
     Raises:
         SettingsError: the arms do not hold the same questions, each once.
     """
-    triples = [
-        (
-            PairedScore(
-                task=one.item.task,
-                id=one.item.question.id,
-                a=None if one.failed else scorer.score(one),
-                b=None if other.failed else scorer.score(other),
-            ),
-            one,
-            other,
-        )
+    pairs = [
+        (PairedScore(task=one.key[0], id=one.key[1], a=scorer.score(one), b=scorer.score(other)), one, other)
         for one, other in pair_results(a, b)
     ]
-    tasks = dict.fromkeys(pair.task for pair, _, _ in triples)
+    tasks = dict.fromkeys(pair.task for pair, _, _ in pairs)
     return Comparison(
         names=names,
         models=sorted({result.rollout.backend.model for result in (*a, *b) if result.rollout.backend.model}),
         scorer=scorer.name,
         seed=seed,
-        overall=_statistics(triples, seed),
-        tasks={task: _statistics([triple for triple in triples if triple[0].task == task], seed) for task in tasks},
-        pairs=[pair for pair, _, _ in triples],
+        overall=_statistics(pairs, seed),
+        tasks={task: _statistics([pair for pair in pairs if pair[0].task == task], seed) for task in tasks},
+        pairs=[pair for pair, _, _ in pairs],
     )
 
 
@@ -162,22 +164,19 @@ def pair_results(a: Sequence[EvalResult], b: Sequence[EvalResult]) -> list[tuple
     return [(result, second[key]) for key, result in first.items()]
 
 
-def _statistics(triples: Sequence[tuple[PairedScore, EvalResult, EvalResult]], seed: int) -> ComparisonStatistics:
-    import numpy as np
-    from scipy.stats import binomtest
-
-    kept = [triple for triple in triples if triple[0].scored]
-    a, b = [pair.a or 0.0 for pair, _, _ in kept], [pair.b or 0.0 for pair, _, _ in kept]
-    changes = [100 * (second - first) for first, second in zip(a, b, strict=True)]
-    only_a = sum(first >= RIGHT > second for first, second in zip(a, b, strict=True))
-    only_b = sum(second >= RIGHT > first for first, second in zip(a, b, strict=True))
-    seconds = [(one.rollout.usage.seconds, other.rollout.usage.seconds) for _, one, other in kept]
+def _statistics(pairs: Sequence[tuple[PairedScore, EvalResult, EvalResult]], seed: int) -> ComparisonStatistics:
+    kept = [(pair.a or 0.0, pair.b or 0.0, one.rollout, other.rollout) for pair, one, other in pairs if pair.scored]
+    changes = [100 * (b - a) for a, b, _, _ in kept]
+    only_a = sum(a >= RIGHT > b for a, b, _, _ in kept)
+    only_b = sum(b >= RIGHT > a for a, b, _, _ in kept)
+    seconds = [(one.usage.seconds, other.usage.seconds) for _, _, one, other in kept]
     ratios = [second / first for first, second in seconds if first > 0]
+    first, second = [(a, one) for a, _, one, _ in kept], [(b, other) for _, b, _, other in kept]
     return ComparisonStatistics(
         pairs=len(kept),
-        left_out=len(triples) - len(kept),
-        a=_arm_statistics([one for _, one, _ in kept], a, failed=sum(pair.a is None for pair, _, _ in triples)),
-        b=_arm_statistics([other for _, _, other in kept], b, failed=sum(pair.b is None for pair, _, _ in triples)),
+        left_out=len(pairs) - len(kept),
+        a=_arm_statistics(first, failed=sum(pair.a is None for pair, _, _ in pairs)),
+        b=_arm_statistics(second, failed=sum(pair.b is None for pair, _, _ in pairs)),
         difference=_mean(changes),
         interval=bootstrap_interval([changes], seed=seed),
         only_a_right=only_a,
@@ -187,25 +186,17 @@ def _statistics(triples: Sequence[tuple[PairedScore, EvalResult, EvalResult]], s
     )
 
 
-def _arm_statistics(results: Sequence[EvalResult], scores: Sequence[float], *, failed: int) -> ArmStatistics:
-    import numpy as np
-
-    usages = [result.rollout.usage for result in results]
-    seconds = [usage.seconds for usage in usages]
-    p50, p95 = (float(value) for value in np.percentile(seconds, [50, 95])) if seconds else (None, None)
+def _arm_statistics(scored: Sequence[tuple[float, Rollout]], *, failed: int) -> ArmStatistics:
+    usages = [rollout.usage for _, rollout in scored]
+    p50, p95 = np.percentile([usage.seconds for usage in usages], [50, 95]) if usages else (None, None)
     return ArmStatistics(
         failed=failed,
-        no_answer=sum(result.rollout.status == "no_answer" for result in results),
-        right=sum(score >= RIGHT for score in scores),
-        score=_mean([100 * score for score in scores]),
+        no_answer=sum(rollout.status == "no_answer" for _, rollout in scored),
+        right=sum(score >= RIGHT for score, _ in scored),
+        score=_mean([100 * score for score, _ in scored]),
         seconds_p50=p50,
         seconds_p95=p95,
-        main_visual_tokens=_mean([usage.main_visual_tokens for usage in usages]),
-        main_prompt_tokens=_mean([usage.main_prompt_tokens for usage in usages]),
-        predicted_sequential=_mean([usage.predicted_sequential for usage in usages]),
-        predicted_parallel=_mean([usage.predicted_parallel for usage in usages]),
-        output_tokens=_mean([usage.output_tokens for usage in usages]),
-        calls=_mean([usage.calls for usage in usages]),
+        **{name: _mean([getattr(usage, name) for usage in usages]) for name in MEAN_USAGE},
     )
 
 
@@ -222,9 +213,6 @@ def bootstrap_interval(strata: Sequence[Sequence[float]], *, seed: int = 0) -> t
     >>> bootstrap_interval([[50.0, 50.0, 50.0]])
     (50.0, 50.0)
     """
-    import numpy as np
-    from scipy.stats import bootstrap
-
     if sum(map(len, strata)) < 2:
         return None
     # A stratum of one value has one resample; scipy wants two values.

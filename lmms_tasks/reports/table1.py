@@ -52,7 +52,7 @@ def compare_to_paper(results: Mapping[str, Sequence[EvalResult]], scorer: Scorer
 
 def _row(task: str, results: Sequence[EvalResult], scorer: Scorer, seed: int) -> Table1Row:
     benchmark = BENCHMARKS[task]
-    scores = [None if result.failed else scorer.score(result) for result in results]
+    scores = [scorer.score(result) for result in results]
     headline = summarise_scores(results, scorer.name, scores).headline
     strata: dict[str, list[float]] = {}  # a macro average's groups, resampled separately
     for result, score in zip(results, scores, strict=True):

@@ -7,6 +7,7 @@ without a verdict, is an error and never a score.
 import asyncio
 import hashlib
 import re
+from functools import partial
 
 from lmms_tasks.results import EvalResult
 from lmms_tasks.scoring.base import Scorer
@@ -34,8 +35,6 @@ Give your reason in one sentence. Then end with a line of its own that reads VER
 """The judge's prompt; options follow the question where it has them."""
 
 _VERDICT = re.compile(r"VERDICT:\W*(RIGHT|WRONG)\b", re.IGNORECASE)
-_MAX_NEW_TOKENS = 1024  # a judge may think first
-_REQUEST_SECONDS = 300.0
 
 
 def make_judge(server: str, model: str | None = None) -> Scorer:
@@ -44,7 +43,17 @@ def make_judge(server: str, model: str | None = None) -> Scorer:
     Raises:
         BackendError: no model was named, and the server does not list one.
     """
-    model = model or asyncio.run(_first_model(server))
+    opened = partial(open_judge, server, max_new_tokens=1024, seconds=300.0)  # a judge may think first
+
+    async def first_model() -> str:
+        async with opened() as judge:
+            return judge.model
+
+    async def ask(prompt: str) -> str:
+        async with opened(model=model) as judge:
+            return await judge.ask(prompt)
+
+    model = model or asyncio.run(first_model())
 
     def score(result: EvalResult) -> float:
         answer = result.answer_text
@@ -52,7 +61,7 @@ def make_judge(server: str, model: str | None = None) -> Scorer:
             return paravt(result)
         question = result.item.question.id
         try:
-            reply = asyncio.run(_reply(server, model, _prompt(result, answer)))
+            reply = asyncio.run(ask(_prompt(result, answer)))
         except BackendError as error:
             raise BackendError(f"judge, question {question}: {error}") from None
         verdicts = _VERDICT.findall(reply)
@@ -71,13 +80,3 @@ def _prompt(result: EvalResult, answer: str) -> str:
     lines = [item.question.text, *(f"({letter}) {text}" for letter, text in options.items())]
     gold = f"({item.gold}) {options[item.gold]}" if options else item.gold
     return PROMPT.format(question="\n".join(lines), gold=gold, answer=answer)
-
-
-async def _first_model(server: str) -> str:
-    async with open_judge(server, max_new_tokens=_MAX_NEW_TOKENS, seconds=_REQUEST_SECONDS) as judge:
-        return judge.model
-
-
-async def _reply(server: str, model: str, prompt: str) -> str:
-    async with open_judge(server, model=model, max_new_tokens=_MAX_NEW_TOKENS, seconds=_REQUEST_SECONDS) as judge:
-        return await judge.ask(prompt)

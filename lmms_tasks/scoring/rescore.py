@@ -114,7 +114,7 @@ def _scores(results: list[EvalResult], scorer: Scorer, done: Callable[[], Any]) 
 
     def score(result: EvalResult) -> float | BackendError | None:
         try:
-            return None if result.failed else scorer.score(result)
+            return scorer.score(result)
         except BackendError as error:
             return error
         finally:

@@ -4,10 +4,9 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 
 from lmms_tasks.scoring.base import Scorer
+from lmms_tasks.scoring.benchmark_rules import lmms_eval, official
 from lmms_tasks.scoring.judge import make_judge
-from lmms_tasks.scoring.official import official
 from lmms_tasks.scoring.rules import paravt, strict
-from lmms_tasks.scoring.upstream import lmms_eval
 from paravt_infer.errors import SettingsError, suggestion
 
 SCORERS = {

@@ -60,7 +60,7 @@ def summarise(results: Sequence[EvalResult], scorer: Scorer) -> Summary:
         SettingsError: no results, or of more than one task; or the scorer has no rule for them.
         BackendError: the scorer asks a model, which did not answer.
     """
-    return summarise_scores(results, scorer.name, [None if one.failed else scorer.score(one) for one in results])
+    return summarise_scores(results, scorer.name, [scorer.score(result) for result in results])
 
 
 def summarise_scores(results: Sequence[EvalResult], scorer: str, scores: Sequence[float | None]) -> Summary:

@@ -84,7 +84,7 @@ class Table1Column:
     """Model to the reason why the paper has no number."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
 class Benchmark:
     """One task of lmms-eval, the split behind it, and everything that depends on which one it is."""
 

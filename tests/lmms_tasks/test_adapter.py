@@ -166,7 +166,7 @@ def test_a_task_about_anything_but_one_video_is_refused(paravt: Callable[..., An
 
 @pytest.mark.parametrize("method", ["loglikelihood", "generate_until_multi_round"])
 def test_what_an_episode_cannot_do_is_refused_in_one_line(paravt: Callable[..., Any], method: str) -> None:
-    with pytest.raises(SettingsError, match=r"the model paravt answers .*; use tasks of the output type") as error:
+    with pytest.raises(SettingsError, match=r"the model paravt .*; use tasks of the output type") as error:
         getattr(paravt(), method)([])
     assert "\n" not in str(error.value)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lmms_tasks.scoring.official import official
+from lmms_tasks.scoring.benchmark_rules import official
 from lmms_tasks.scoring.scorers import get_scorer
 from paravt_infer.errors import SettingsError
 from tests.fixtures.results import COLOURS, choice_result, open_result, span_result
