@@ -66,7 +66,7 @@ def write_fixture(folder: Path) -> Path:
 
 def _lines(benchmark: "Benchmark", roots: "VideoRoots", *, each: bool) -> Iterator[str]:
     """What is said of a task; with `each`, every missing video too."""
-    from lmms_tasks.videos import check_videos
+    from lmms_tasks.videos import distinct_videos
 
     yield f"{benchmark.task:29}{benchmark.title}: {benchmark.hub}, split {benchmark.split}"
     yield f"  videos in {roots.folder(benchmark)} ({benchmark.variable})"
@@ -74,11 +74,13 @@ def _lines(benchmark: "Benchmark", roots: "VideoRoots", *, each: bool) -> Iterat
     if rows is None:
         yield "  not counted yet: lmms-eval loads the rows at the task's first run"
         return
-    seen = check_videos(benchmark, rows, roots)
-    subtitled = f"; {seen.subtitled:,} have subtitles" if benchmark.subtitles else ""
-    yield f"  {len(seen.missing):,} of {seen.count:,} are missing{subtitled}"
+    questions = distinct_videos(benchmark, rows, roots)
+    missing = [question.video for question in questions if not Path(question.video).is_file()]
+    count = sum(question.subtitles is not None for question in questions)
+    subtitled = f"; {count:,} have subtitles" if benchmark.subtitles else ""
+    yield f"  {len(missing):,} of {len(questions):,} are missing{subtitled}"
     if each:
-        yield from (f"    {video}" for video in seen.missing)
+        yield from (f"    {video}" for video in missing)
 
 
 def _loaded_rows(benchmark: "Benchmark") -> "Iterable[Doc] | None":

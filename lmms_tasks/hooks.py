@@ -22,22 +22,13 @@ FAILED = "[paravt: failed]"
 _FAILURE_PREFIXES = (FAILED, "[LMMS_EVAL_REQUEST_FAILED")
 
 
-def failed_text(reason: str) -> str:
-    """The text of an episode that failed.
-
-    >>> failed_text("film.mp4: no such file")
-    '[paravt: failed] film.mp4: no such file'
-    """
-    return f"{FAILED} {reason}"
-
-
 def response_text(rollout: Rollout) -> str:
     """What the model plug-in returns to lmms-eval for an episode: the answer alone, empty where there is none.
 
     An answer of several lines goes in an answer block: outside of one only its last line would be read.
     """
     if rollout.status not in ("answered", "no_answer"):
-        return failed_text(rollout.error or rollout.status)
+        return f"{FAILED} {rollout.error or rollout.status}"
     text = rollout.answer_text or ""
     return f"<answer>{text}</answer>" if "\n" in text else text
 

@@ -14,6 +14,13 @@ from paravt_infer.questions import Question
 from paravt_infer.rollout import Rollout, rollout_from_json, rollout_to_json
 from paravt_infer.schema import FrozenModel, validation_message
 
+_SCHEMA = pa.schema(
+    dict.fromkeys(("task", "id", "gold", "answer", "status", "error"), pa.string())
+    | dict.fromkeys(("calls", "prompt_tokens", "output_tokens"), pa.int64())
+    | {"seconds": pa.float64(), "item": pa.string(), "rollout": pa.string()}
+)
+"""Columns of a file of results: plain ones to read, and both records as JSON."""
+
 
 class EvalItem(FrozenModel):
     """One question of a benchmark, with its gold answer."""
@@ -51,32 +58,17 @@ class EvalResult(FrozenModel):
 
 
 def save_results(results: Iterable[EvalResult], path: Path) -> None:
-    """Write results as Parquet, atomically: plain columns to read, and both records as JSON.
-
-    Raises:
-        SettingsError: the file cannot be written.
-    """
-    listed = list(results)
-
-    def texts(values: Iterable[str | None]) -> Any:
-        return pa.array(list(values), pa.string())
-
-    columns = {
-        "task": texts(result.item.task for result in listed),
-        "id": texts(result.item.question.id for result in listed),
-        "gold": texts(result.item.gold for result in listed),
-        "answer": texts(result.rollout.answer for result in listed),
-        "status": texts(result.rollout.status for result in listed),
-        "error": texts(result.rollout.error for result in listed),
-        **{
-            name: pa.array([getattr(result.rollout.usage, name) for result in listed], pa.int64())
-            for name in ("calls", "prompt_tokens", "output_tokens")
-        },
-        "seconds": pa.array([result.rollout.usage.seconds for result in listed], pa.float64()),
-        "item": texts(result.item.model_dump_json() for result in listed),
-        "rollout": texts(rollout_to_json(result.rollout) for result in listed),
-    }
-    write_parquet(pa.table(columns), path)
+    """Write results as Parquet, atomically. Raises SettingsError where the file cannot be written."""
+    rows = [
+        {
+            **{"task": result.item.task, "id": result.item.question.id, "gold": result.item.gold},
+            **result.rollout.model_dump(include={"answer", "status", "error"}),
+            **result.rollout.usage.model_dump(),
+            **{"item": result.item.model_dump_json(), "rollout": rollout_to_json(result.rollout)},
+        }
+        for result in results
+    ]
+    write_parquet(pa.Table.from_pylist(rows, schema=_SCHEMA), path)
 
 
 def write_parquet(table: Any, path: Path) -> None:

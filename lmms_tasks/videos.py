@@ -1,12 +1,12 @@
-"""Where the benchmarks' videos are, from command-line flags, and which of them are missing."""
+"""Where the benchmarks' videos are, from command-line flags, and which videos rows ask about."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from lmms_tasks.tasks import BENCHMARKS
 from lmms_tasks.tasks.base import Benchmark, Doc, VideoRoots
 from paravt_infer.errors import SettingsError
+from paravt_infer.questions import Question
 
 
 def parse_video_roots(flags: Iterable[str] = ()) -> VideoRoots:
@@ -31,22 +31,11 @@ def parse_video_roots(flags: Iterable[str] = ()) -> VideoRoots:
     return VideoRoots(folders=folders)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class VideoAvailability:
-    """How many of the videos that rows ask about exist."""
+def distinct_videos(benchmark: Benchmark, docs: Iterable[Doc], roots: VideoRoots) -> list[Question]:
+    """One question for each video that these rows ask about, with the video's path and that of existing subtitles.
 
-    count: int
-    missing: tuple[str, ...]
-    """Paths that were tried and do not exist, each once."""
-    subtitled: int
-    """Videos whose subtitles exist."""
-
-
-def check_videos(benchmark: Benchmark, docs: Iterable[Doc], roots: VideoRoots) -> VideoAvailability:
-    """Which videos of these rows exist. Raises SettingsError where a row cannot be read."""
-    questions = {item.question.video: item.question for item in (benchmark.item(doc, roots) for doc in docs)}
-    return VideoAvailability(
-        count=len(questions),
-        missing=tuple(video for video in questions if not Path(video).is_file()),
-        subtitled=sum(question.subtitles is not None for question in questions.values()),
-    )
+    Raises:
+        SettingsError: a row cannot be read.
+    """
+    questions = (benchmark.item(doc, roots).question for doc in docs)
+    return list({question.video: question for question in questions}.values())

@@ -1,6 +1,5 @@
 """The paper's Table 1 as printed: its models here, each benchmark's column in that benchmark's own file."""
 
-from dataclasses import dataclass
 from typing import Literal
 
 from lmms_tasks.tasks import BENCHMARKS
@@ -33,24 +32,16 @@ MODELS: dict[str, Setting] = {
 from official reports under other protocols; the other blocks name the kind of prompt the model was evaluated with."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PublishedRow:
-    """One row of the table."""
-
-    model: str
-    setting: Setting
-    numbers: dict[str, float]
-    """Task to percent; a cell without a number is left out, see `NOTES`."""
-
-
-def _row(index: int, model: str, setting: Setting) -> PublishedRow:
-    cells = {task: one.table1.numbers[index] for task, one in BENCHMARKS.items() if one.table1}
-    numbers = {task: number for task, number in cells.items() if number is not None}
-    return PublishedRow(model=model, setting=setting, numbers=numbers)
-
-
-PUBLISHED = tuple(_row(index, model, setting) for index, (model, setting) in enumerate(MODELS.items()))
-PARAVT = PUBLISHED[-1]
+PUBLISHED: dict[str, dict[str, float]] = {
+    model: {
+        task: number
+        for task, one in BENCHMARKS.items()
+        if one.table1 and (number := one.table1.numbers[row]) is not None
+    }
+    for row, model in enumerate(MODELS)
+}
+"""Model to task to percent; a cell without a number is left out, see `NOTES`."""
+PARAVT = "ParaVT-8B"
 
 NOTES: dict[tuple[str, str], str] = {
     (model, task): reason

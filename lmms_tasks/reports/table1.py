@@ -61,7 +61,7 @@ def _row(task: str, results: Sequence[EvalResult], scorer: Scorer, seed: int) ->
     count = sum(map(len, strata.values()))
     ours = headline.value if count else None
     interval = bootstrap_interval(list(strata.values()), seed=seed)
-    paper = PARAVT.numbers[task]
+    paper = PUBLISHED[PARAVT][task]
     return Table1Row(
         task=task,
         metric=headline.name,
@@ -70,7 +70,7 @@ def _row(task: str, results: Sequence[EvalResult], scorer: Scorer, seed: int) ->
         size=benchmark.size,
         ours=ours,
         interval=interval,
-        published={row.model: row.numbers[task] for row in PUBLISHED if task in row.numbers},
+        published={model: numbers[task] for model, numbers in PUBLISHED.items() if task in numbers},
         difference=None if ours is None else ours - paper,
         difference_interval=None if interval is None else (interval[0] - paper, interval[1] - paper),
     )

@@ -47,7 +47,7 @@ def table1_table(rows: Sequence[Table1Row], *, title: str, all_models: bool = Fa
     """
     table = Table(title=Text(title), title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("benchmark", overflow="fold")
-    for name in ("questions", "ours, %", PARAVT.model, "difference [95%]"):
+    for name in ("questions", "ours, %", PARAVT, "difference [95%]"):
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         metric = "" if row.metric == "accuracy" else f", {row.metric}"
@@ -58,7 +58,7 @@ def table1_table(rows: Sequence[Table1Row], *, title: str, all_models: bool = Fa
             COLUMNS[row.task] + metric + (" *" if row.partial else ""),
             count + failed,
             "-" if row.ours is None else f"{row.ours:.1f}",
-            f"{row.published[PARAVT.model]:.1f}",
+            f"{row.published[PARAVT]:.1f}",
             "-" if row.difference is None else f"{row.difference:+.1f}" + interval,
         )
     parts: list[RenderableType] = [table, Text(f"Published: {SOURCE}. Intervals are of our numbers only.")]
@@ -78,16 +78,16 @@ def _all_models_table(rows: Sequence[Table1Row]) -> Table:
     for row in rows:
         table.add_column(COLUMNS[row.task], justify="right", overflow="fold")
     notes = []
-    for published in PUBLISHED:
+    for model, numbers in PUBLISHED.items():
         cells = []
         for row in rows:
-            number = published.numbers.get(row.task)
+            number = numbers.get(row.task)
             if number is None:
-                notes.append(f"{published.model}, {COLUMNS[row.task]}: {NOTES[published.model, row.task]}.")
+                notes.append(f"{model}, {COLUMNS[row.task]}: {NOTES[model, row.task]}.")
                 cells.append("-")
             else:
                 cells.append(f"{number:.1f}" + ("" if row.ours is None else f" {row.ours - number:+.1f}"))
-        table.add_row(published.model, *cells)
+        table.add_row(model, *cells)
     table.add_section()
     table.add_row("ours", *("-" if row.ours is None else f"{row.ours:.1f}" for row in rows), style="bold")
     intervals = ["-" if row.interval is None else "{:.1f} - {:.1f}".format(*row.interval) for row in rows]

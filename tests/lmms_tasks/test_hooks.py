@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lmms_tasks import hooks
-from lmms_tasks.hooks import FAILED, failed_text, response_text
+from lmms_tasks.hooks import FAILED, response_text
 from lmms_tasks.results import EvalResult
 from lmms_tasks.scoring.scorers import get_scorer
 from lmms_tasks.scoring.summary import summarise
@@ -91,14 +91,14 @@ def test_no_answer_is_a_wrong_one_and_counted(response: str) -> None:
     assert (found["accuracy"], found["failed"], found["no_answer"]) == (50, 0, 1)
 
 
-@pytest.mark.parametrize("broken", [failed_text("x.mp4: no such file; option B"), UPSTREAM])
+@pytest.mark.parametrize("broken", [f"{FAILED} x.mp4: no such file; option B", UPSTREAM])
 def test_a_failure_is_counted_and_never_scored(broken: str) -> None:
     found = figures("paravt_videomme", (videomme(1), "B"), (videomme(2, answer="D"), broken))
     assert (found["accuracy"], found["failed"], found["no_answer"]) == (100, 1, 0)
 
 
 def test_where_all_failed_there_is_no_accuracy() -> None:
-    found = figures("paravt_videomme", (videomme(), failed_text("no such file")))
+    found = figures("paravt_videomme", (videomme(), f"{FAILED} no such file"))
     assert math.isnan(found["accuracy"]) and found["failed"] == 1
 
 
@@ -146,7 +146,7 @@ def test_charades_is_over_every_row_that_did_not_fail() -> None:
         (charades(1), "[10.0, 15.0]"),  # the same row again, half of it
         (charades(2), "between 10 and 20 seconds"),
         (charades(3), "no idea"),
-        (charades(4), failed_text("no such file")),
+        (charades(4), f"{FAILED} no such file"),
     )
     assert found["miou"] == pytest.approx(100 * (1 + 0.5 + 1 + 0) / 4)
     assert (found["r@0.3"], found["r@0.5"], found["r@0.7"], found["failed"]) == (75, 75, 50, 1)

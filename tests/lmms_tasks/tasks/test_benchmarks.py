@@ -14,7 +14,7 @@ from lmms_tasks.results import EvalItem
 from lmms_tasks.tasks import BENCHMARKS, GROUP, INCLUDE, get_benchmark
 from lmms_tasks.tasks.base import ALL_VIDEOS, ROW_COLUMN, VideoRoots
 from lmms_tasks.tasks.options import gold_letter, options_by_letter, split_question
-from lmms_tasks.videos import check_videos, parse_video_roots
+from lmms_tasks.videos import distinct_videos, parse_video_roots
 from paravt_infer.errors import SettingsError
 from paravt_training.world.seven import SPLITS, rows
 
@@ -306,14 +306,15 @@ def test_a_flag_for_videos_that_names_no_folder_is_told_its_forms(flag: str) -> 
         parse_video_roots([flag])
 
 
-def test_missing_videos_are_counted_and_listed_each_once(tmp_path: Path) -> None:
+def test_videos_that_rows_ask_about_are_listed_each_once(tmp_path: Path) -> None:
     docs = list(rows("mmvu"))
     there = tmp_path / "mmvu" / "Art" / "world-2.mp4"
     there.parent.mkdir(parents=True)
     there.touch()
-    seen = check_videos(BENCHMARKS["paravt_mmvu"], docs, parse_video_roots([str(tmp_path)]))
-    assert (seen.count, seen.subtitled) == (3, 0)
-    assert [Path(video).name for video in seen.missing] == ["world-1.mp4", "world-3.mp4"]
+    questions = distinct_videos(BENCHMARKS["paravt_mmvu"], docs, parse_video_roots([str(tmp_path)]))
+    assert len(questions) == 3 and not any(question.subtitles for question in questions)
+    missing = [Path(question.video).name for question in questions if not Path(question.video).is_file()]
+    assert missing == ["world-1.mp4", "world-3.mp4"]
 
 
 # The registry and the files of the tasks.
