@@ -4,7 +4,7 @@
 """
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -93,12 +93,12 @@ class ParavtModel(lmms):  # type: ignore[misc]
         """One result per request: the answer's text, and the tokens of its whole episode."""
         sources = [self._source(request) for request in requests]
         questions = [source.question if isinstance(source, EvalItem) else source for source in sources]
-        running = _RunningScore(source for source in sources if isinstance(source, EvalItem))
+        describe = _running_score(source for source in sources if isinstance(source, EvalItem))
         began = time.monotonic()
         tasks = list(dict.fromkeys(str(request.task_name) for request in requests))
         title = tasks[0] if len(tasks) == 1 else f"{len(tasks)} tasks"
         arm = SweepArm(questions=questions, settings=self.settings, out=self.out, title=title)
-        (rollouts,) = sweep(self.engine, [arm], concurrency=self.concurrency, describe=running.describe)
+        (rollouts,) = sweep(self.engine, [arm], concurrency=self.concurrency, describe=describe)
         self._report(requests, rollouts, time.monotonic() - began)
         pairs = list(zip(sources, rollouts, strict=True))
         self._save([EvalResult(item=one, rollout=rollout) for one, rollout in pairs if isinstance(one, EvalItem)])
@@ -164,20 +164,18 @@ class ParavtModel(lmms):  # type: ignore[misc]
             write_run_info(self.out, facts)
 
 
-class _RunningScore:
-    """The score so far, for the progress line."""
+def _running_score(items: Iterable[EvalItem]) -> Callable[[Rollout], str]:
+    """Given each rollout as it comes, says the score so far, for the progress line."""
+    by_question = {item.question.model_dump_json(): item for item in items}
+    scores: list[float] = []
 
-    def __init__(self, items: Iterable[EvalItem]):
-        self.items = {item.question.model_dump_json(): item for item in items}
-        self.scores: list[float] = []
+    def describe(rollout: Rollout) -> str:
+        item = by_question.get(rollout.question.model_dump_json())
+        if item is not None and not (result := EvalResult(item=item, rollout=rollout)).failed:
+            scores.append(paravt(result))
+        return f"score {100 * sum(scores) / len(scores):.1f}" if scores else ""
 
-    def describe(self, rollout: Rollout) -> str:
-        item = self.items.get(rollout.question.model_dump_json())
-        if item is not None:
-            result = EvalResult(item=item, rollout=rollout)
-            if not result.failed:
-                self.scores.append(paravt(result))
-        return f"score {100 * sum(self.scores) / len(self.scores):.1f}" if self.scores else ""
+    return describe
 
 
 def _listed(value: str | Sequence[str]) -> list[str]:

@@ -36,7 +36,7 @@ def write_tasks(folder: Path) -> Path:
         out.mkdir(exist_ok=True)
         for task, file in rows.items():
             benchmark = BENCHMARKS[task]
-            (out / benchmark.yaml).write_text(
+            (out / f"{task}.yaml").write_text(
                 f"include: {_quoted(INCLUDE / benchmark.yaml)}\n"
                 f"task: {task}\n"
                 "dataset_path: parquet\n"

@@ -23,7 +23,7 @@ _FAILURE_PREFIXES = (FAILED, "[LMMS_EVAL_REQUEST_FAILED")
 
 
 def response_text(rollout: Rollout) -> str:
-    """What the model plug-in returns to lmms-eval for an episode: the answer alone, empty where there is none.
+    """What the model plug-in returns to lmms-eval for an episode: only the answer, empty where there is none.
 
     An answer of several lines goes in an answer block: outside of one only its last line would be read.
     """

@@ -128,7 +128,7 @@ def start_up(tiny: str, folder: Path) -> list[list[str]]:
         ["`import lmms_eval.evaluator` and its models and tasks", own],
         ["finding the model paravt in it: imports of the adapter and the engine", found],
         ["starting the engine with a tiny model in the process (transformers)", started],
-        ["`lmms-eval --tasks list`: lmms-eval alone, its imports and task files", seconds(*alone)],
+        ["`lmms-eval --tasks list`: lmms-eval by itself, its imports and task files", seconds(*alone)],
         ["`lmms-eval --model paravt`, one question, minus its episode", seconds(*theirs)],
         ["`paravt eval`, one question, minus its episode", seconds(*ours)],
     ]

@@ -199,7 +199,7 @@ def _flips(comparison: Comparison, a: Sequence[EvalResult], b: Sequence[EvalResu
         for rollout in (result.rollout for result in results):
             for call in rollout.evidence:
                 times.setdefault(rollout.question.video, set()).update(thumbnail_times(call))
-    images = _read_frames(times)
+    images = asyncio.run(_read_frames(times)) if times else {}
     return [
         {
             "pair": pair,
@@ -258,24 +258,20 @@ def thumbnail_times(call: Evidence) -> list[float]:
     return [times[round(n * (len(times) - 1) / (MAX_FRAMES - 1))] for n in range(MAX_FRAMES)]
 
 
-def _read_frames(times: Mapping[str, set[float]]) -> dict[str, list[Frame] | str]:
+async def _read_frames(times: Mapping[str, set[float]]) -> dict[str, list[Frame] | str]:
     """Each video's frames at its times, or the error, one line, that explains why there are none."""
-    sizing = FrameSizing(multiple=4, max_pixels=FRAME_PIXELS)
+    store, sizing = VideoStore(DecodePool()), FrameSizing(multiple=4, max_pixels=FRAME_PIXELS)
 
-    async def read(store: VideoStore, video: str) -> list[Frame] | str:
+    async def read(video: str) -> list[Frame] | str:
         try:
             return await store.frames(video, sorted(times[video]), sizing) if times[video] else []
         except VideoError as error:
             return str(error)
 
-    async def read_all() -> list[list[Frame] | str]:
-        store = VideoStore(DecodePool())
-        try:
-            return await asyncio.gather(*(read(store, video) for video in times))
-        finally:
-            await store.close()
-
-    return dict(zip(times, asyncio.run(read_all()), strict=True)) if times else {}
+    try:
+        return dict(zip(times, await asyncio.gather(*map(read, times)), strict=True))
+    finally:
+        await store.close()
 
 
 def _jpeg(frame: Frame) -> str:

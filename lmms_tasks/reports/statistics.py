@@ -13,7 +13,7 @@ from scipy.stats import binomtest, bootstrap
 from lmms_tasks.results import EvalResult, index_by_question
 from lmms_tasks.scoring.base import Scorer
 from paravt_infer.errors import SettingsError
-from paravt_infer.rollout import Rollout
+from paravt_infer.rollout import Rollout, Usage
 from paravt_infer.schema import FrozenModel
 
 RIGHT = 0.5
@@ -65,11 +65,7 @@ class ArmStatistics(FrozenModel):
     calls: float | None
 
 
-MEAN_USAGE = (
-    *("main_visual_tokens", "main_prompt_tokens", "predicted_sequential", "predicted_parallel", "output_tokens"),
-    "calls",
-)
-"""Fields of `ArmStatistics` that are means of a rollout's `usage`."""
+_MEAN_USAGE = [name for name in ArmStatistics.model_fields if name in Usage.model_fields]
 
 
 class ComparisonStatistics(FrozenModel):
@@ -196,7 +192,7 @@ def _arm_statistics(scored: Sequence[tuple[float, Rollout]], *, failed: int) -> 
         score=_mean([100 * score for score, _ in scored]),
         seconds_p50=p50,
         seconds_p95=p95,
-        **{name: _mean([getattr(usage, name) for usage in usages]) for name in MEAN_USAGE},
+        **{name: _mean([getattr(usage, name) for usage in usages]) for name in _MEAN_USAGE},
     )
 
 

@@ -6,14 +6,17 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
 
 from lmms_tasks.results import EvalItem, EvalResult
 from paravt_infer.errors import SettingsError
 from paravt_infer.questions import Question
+from paravt_infer.schema import validation_message
 
 Doc = Mapping[str, Any]
-"""A row of a data set, in lmms-eval's term."""
+"""A row of a data set, as lmms-eval calls it."""
 TASK_COLUMN, ROW_COLUMN = "paravt_task", "paravt_row"
 """What `Benchmark.process_docs` adds to each document: its task's name, and its number in the split from 0."""
 ALL_VIDEOS = "PARAVT_VIDEOS"
@@ -21,23 +24,16 @@ ALL_VIDEOS = "PARAVT_VIDEOS"
 _VIDEO_SUFFIXES = (".mp4", ".MP4", ".mkv")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RowFields:
-    """What a row contains, whatever its columns are called."""
+class RowFields(Question):
+    """What a row contains, whatever its columns are called: a question with its gold answer.
 
-    id: str
-    """The benchmark's own id, or one made from what distinguishes the row (`row_id`)."""
-    video: str
-    """Path below the benchmark's video folder."""
-    text: str
+    The paths of the video and the subtitles are below the benchmark's video folder; the id is the benchmark's own, or
+    one made from what distinguishes the row (`row_id`).
+    """
+
     gold: str
     """As in `EvalItem`."""
-    options: Mapping[str, str] = field(default_factory=dict)
-    kind: Literal["open", "grounding"] = "open"
-    """Ignored where there are options."""
-    groups: Mapping[str, object] = field(default_factory=dict)
-    subtitles: str = ""
-    """Path below the benchmark's video folder; empty where the benchmark has none."""
+    groups: dict[str, Any] = {}
 
 
 class ScoredResult(NamedTuple):
@@ -94,7 +90,7 @@ class Benchmark:
     """Its name in lmms-eval, `paravt_` and the name of its YAML file."""
     title: str
     order: int
-    """Its place in listings: the column of Table 1, from 1, or a higher number."""
+    """Its position in listings: the column of Table 1, from 1, or a higher number."""
     hub: str
     """The data set's id on the Hugging Face hub."""
     split: str
@@ -139,7 +135,7 @@ class Benchmark:
         ]
 
     def process_docs(self, docs: Any) -> Any:
-        """lmms-eval's `process_docs`: adds the columns that tell the common hooks the task, and a row its number."""
+        """lmms-eval's `process_docs`: adds the columns from which the common hooks know task and row number."""
         return docs.add_column(TASK_COLUMN, [self.task] * len(docs)).add_column(ROW_COLUMN, list(range(len(docs))))
 
     def aggregate(self, values: Sequence[Mapping[str, Any]]) -> float:
@@ -176,22 +172,21 @@ class Benchmark:
                 raise ValueError("the answer is missing")
             if fields.options and fields.gold not in fields.options:
                 raise ValueError(f"the answer {fields.gold!r} is not among the options {', '.join(fields.options)}")
-            subtitles = root / fields.subtitles
-            question = Question.make(
-                id=fields.id,
-                video=str(_existing_video(root / fields.video)),
-                text=fields.text,
-                options=dict(fields.options),
-                kind=fields.kind,
-                subtitles=str(subtitles) if self.subtitles and subtitles.is_file() else None,
-            )
         except (KeyError, TypeError, ValueError, SettingsError) as error:
             fault = f"column {error} is missing" if isinstance(error, KeyError) else str(error)
+            if isinstance(error, ValidationError):
+                fault = validation_message(error, "question")
             names = ("question_id", "id", "uid", ROW_COLUMN, "video_name", "video")
             row = next((doc[name] for name in names if name in doc), "?")
             raise SettingsError(
                 f"{self.task}, row {row}: {fault}; rows must be those of {self.hub}, split {self.split}"
             ) from None
+        subtitles = root / (fields.subtitles or "")
+        paths = {
+            "video": str(_existing_video(root / fields.video)),
+            "subtitles": str(subtitles) if self.subtitles and subtitles.is_file() else None,
+        }
+        question = Question(**fields.model_dump(exclude={"gold", "groups"}) | paths)
         groups = {key: str(value) for key, value in fields.groups.items()}
         return EvalItem(task=self.task, question=question, gold=fields.gold, groups=groups)
 

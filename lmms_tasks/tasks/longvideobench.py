@@ -1,5 +1,4 @@
-"""LongVideoBench (`longvideobench/LongVideoBench`, validation): up to five options a question, no subtitles (as in the
-paper)."""
+"""LongVideoBench (`longvideobench/LongVideoBench`, validation): up to five options, no subtitles (as in the paper)."""
 
 import hashlib
 import random

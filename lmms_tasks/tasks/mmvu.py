@@ -23,7 +23,7 @@ def read_row(doc: Doc) -> RowFields:
 
 
 def upstream(result: EvalResult, response: str) -> float:
-    """lmms-eval's rule alone. Where it says no to an open answer, lmms-eval also asks a model, and falls back to the
+    """lmms-eval's rule only. Where the rule rejects an open answer, lmms-eval also asks a model, and falls back to the
     rule where the model fails; the scorer `judge` asks one openly."""
     from lmms_eval.tasks.mmvu.utils import evaluate_with_rule_based
 

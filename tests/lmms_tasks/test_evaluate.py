@@ -131,7 +131,7 @@ def test_a_data_set_that_cannot_be_had_is_one_line(
     offline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("time.sleep", lambda seconds: None)  # lmms-eval asks the hub five times, with pauses
-    text = (offline / "mlvu.yaml").read_text().replace("dataset_path: parquet", "dataset_path: no/such")
+    text = (offline / "paravt_mlvu.yaml").read_text().replace("dataset_path: parquet", "dataset_path: no/such")
     (tmp_path / "tasks").mkdir()
     (tmp_path / "tasks" / "paravt_mlvu.yaml").write_text(text)
     from lmms_tasks.evaluate import load_tasks
