@@ -37,12 +37,15 @@ def ab(
     Prints a table; writes a Parquet file of pairs and an HTML page of the questions whose result changed.
     Each --set applies to both arms. Latency is most reliable with --concurrency 1.
     """
-
-    from lmms_tasks.compare import compare, save_pairs, short_names, table
-    from lmms_tasks.items import EvalResult, save_rows
-    from lmms_tasks.page import write_page
+    from lmms_tasks.reports.page import write_page
+    from lmms_tasks.reports.pairs import save_pairs
+    from lmms_tasks.reports.prose import short_arm_names
+    from lmms_tasks.reports.statistics import compare
+    from lmms_tasks.reports.tables import comparison_table
+    from lmms_tasks.results import EvalResult, save_results
     from lmms_tasks.scoring.scorers import get_scorer
-    from lmms_tasks.sweep import Arm, EngineSpec, sweep, write_run_info
+    from lmms_tasks.sweep import SweepArm, sweep, write_run_info
+    from paravt_infer.engine import EngineSpec
     from paravt_infer.settings import Settings
 
     both = shared.parse_settings(settings)
@@ -58,13 +61,13 @@ def ab(
         raise SettingsError(f"no task was named; `paravt tasks` lists the benchmarks, and {SAMPLE_WORLD} needs no data")
     spec = EngineSpec(model=model or None, servers=tuple(server or []), backend=backend or None, device=device or None)
     questions = [item.question for item in items]
-    plans = [Arm(questions=questions, settings=chosen[name], out=out / name, title=f"arm {name}") for name in arms]
+    plans = [SweepArm(questions=questions, settings=chosen[name], out=out / name, title=f"arm {name}") for name in arms]
     rows = {
         name: [EvalResult(item=item, rollout=rollout) for item, rollout in zip(items, rollouts, strict=True)]
         for name, rollouts in zip(arms, sweep(spec, plans, concurrency=concurrency, block=BLOCK), strict=True)
     }
     for name, results in rows.items():
-        save_rows(results, out / name / "rows.parquet")
+        save_results(results, out / name / "rows.parquet")
     first = rows["a"][0].rollout
     facts = {"arms": arms, "model": first.backend.model_dump(), "versions": first.versions, "scorer": scorer}
     write_run_info(out, facts)
@@ -72,9 +75,9 @@ def ab(
     write_text_atomic(out / "comparison.json", comparison.model_dump_json(indent=1) + "\n")
     save_pairs(comparison, rows["a"], rows["b"], out / "pairs.parquet")
     with stderr().status("drawing the page"):
-        title = f"{tasks}: " + " against ".join(short_names((a, b)))
+        title = f"{tasks}: " + " against ".join(short_arm_names((a, b)))
         write_page(comparison, rows["a"], rows["b"], out / "ab.html", title=title)
-    Console().print(table(comparison))
+    Console().print(comparison_table(comparison))
     say(f"pairs, rollouts and the page ab.html are in {out}")
     failed = sum(row.failed for results in rows.values() for row in results)
     if failed:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from paravt_infer.errors import SettingsError
 
 if TYPE_CHECKING:
-    from lmms_tasks.items import Item
+    from lmms_tasks.results import EvalItem
 
 SAMPLE_WORLD = "sample_world"
 """The task of the sample world's 500 test questions, which need no data."""
@@ -36,7 +36,7 @@ def load_lmms_eval() -> tuple[Any, Any]:
 
 def task_files(videos: Sequence[str], fixture: Path | None) -> tuple[Path, list[str]]:
     """The include path of the task files and the folders of their videos: the real ones, or generated in `fixture`."""
-    from lmms_tasks.benchmarks import INCLUDE
+    from lmms_tasks.tasks import INCLUDE
 
     if fixture is None:
         return INCLUDE, list(videos)
@@ -59,7 +59,7 @@ def write_fixture(folder: Path) -> Path:
 
 def load_items(
     names: Sequence[str], videos: Sequence[str], *, fixture: Path | None, limit: int | None, world: Path
-) -> "list[Item]":
+) -> "list[EvalItem]":
     """The questions of the named tasks, at most `limit` of each.
 
     Args:
@@ -67,17 +67,17 @@ def load_items(
     """
     items = sample_world_items(world)[:limit] if SAMPLE_WORLD in names else []
     if tasks := [name for name in names if name != SAMPLE_WORLD]:
-        from lmms_tasks.benchmarks import Roots
+        from lmms_tasks.videos import parse_video_roots
 
         _, evaluation = load_lmms_eval()
         include, roots = task_files(videos, fixture)
-        items += evaluation.items_of(tasks, Roots.make(roots), include=include, limit=limit)
+        items += evaluation.load_items(tasks, parse_video_roots(roots), include=include, limit=limit)
     return items
 
 
-def sample_world_items(folder: Path) -> "list[Item]":
+def sample_world_items(folder: Path) -> "list[EvalItem]":
     """The sample world's test questions; their videos are written to `folder` where they are missing."""
-    from lmms_tasks.items import Item
+    from lmms_tasks.results import EvalItem
     from paravt_training.world.questions import fixed_test_set
     from paravt_training.world.render import write_videos
 
@@ -87,5 +87,5 @@ def sample_world_items(folder: Path) -> "list[Item]":
     for question in questions:
         seen = str(question.seen_by_overview[8])
         groups = {"kind": question.question.kind, "type": question.type, "seen by 8 frames": seen}
-        items.append(Item(task=SAMPLE_WORLD, question=question.question, gold=question.answer, groups=groups))
+        items.append(EvalItem(task=SAMPLE_WORLD, question=question.question, gold=question.answer, groups=groups))
     return items

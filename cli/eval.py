@@ -40,20 +40,20 @@ def evaluate(
     values = dict(protocol=protocol, dispatch=dispatch, evidence=evidence, frames=frames)
     adapter = adapter_module.ParavtModel(
         model=model or None,
-        server=";".join(server or []),
+        server=server or [],
         backend=backend or None,
         device=device or None,
         reader=reader,
         concurrency=concurrency,
         out=str(out),
         system_prompt=system_prompt,
-        videos=";".join(roots),
+        videos=roots,
         **(values | shared.parse_settings(settings)),
     )
-    part = evaluation.Shard.make(shard) if shard else None
+    part = evaluation.Shard.parse(shard) if shard else None
     names = shared.split_names(tasks)
     outcome = evaluation.evaluate(adapter, names, include=include, limit=limit, shard=part)
-    tables.print_results(outcome.summaries, adapter.rows)
+    tables.print_results(outcome.summaries, adapter.results)
     for task, values in outcome.lmms_eval.items():
         if task not in outcome.summaries:
             metrics = (f"{name} {value:.4g}" for name, value in values.items() if isinstance(value, float))

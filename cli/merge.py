@@ -15,11 +15,11 @@ def merge(
     out: Annotated[Path, typer.Option(help="Folder to write.")],
 ) -> None:
     """Join the shards of an evaluation and score the whole."""
-    from lmms_tasks.items import load_rows
+    from lmms_tasks.results import load_results
 
     _, evaluation = load_lmms_eval()
     summaries = evaluation.merge(folders, out)
-    tables.print_results(summaries, list(load_rows(out)))
+    tables.print_results(summaries, list(load_results(out)))
     failed = sum(summary.failed for summary in summaries.values())
     if failed:
         raise BackendError(f"{failed} episodes failed and are not scored; run their shards again")

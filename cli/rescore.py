@@ -35,15 +35,15 @@ def rescore(
     official: the benchmark authors' rule where it differs.
     judge: a language model.
     """
-    from lmms_tasks.items import load_rows
-    from lmms_tasks.rescore import rescore as score_again
+    from lmms_tasks.results import load_results
+    from lmms_tasks.scoring.rescore import rescore as score_again
     from lmms_tasks.scoring.scorers import get_scorer
 
     names = list(dict.fromkeys(scorer or DEFAULT_SCORERS))
     if server and not {"judge", "official"} & {*names}:
         raise SettingsError("--server names a judge, which none of the scorers asks; add --scorer judge")
     scorers = [get_scorer(name, server=server, model=model) for name in names]
-    rows = list(load_rows(results))
+    rows = list(load_results(results))
     with delayed_progress("scoring", total=len(rows) * len(scorers)) as advance:
         found = score_again(rows, scorers, done=advance)
     if out:

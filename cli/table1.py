@@ -20,17 +20,18 @@ def table1(
     """Compare results with the paper's Table 1: the differences and their intervals."""
     import json
 
-    from lmms_tasks import table1_beside as paper
-    from lmms_tasks.items import load_rows
+    from lmms_tasks.reports.published import COLUMNS, SOURCE
+    from lmms_tasks.reports.table1 import Table1Row, compare_to_paper
+    from lmms_tasks.reports.tables import table1_table
+    from lmms_tasks.results import group_by_task, index_by_question, load_results
     from lmms_tasks.scoring.scorers import get_scorer
-    from lmms_tasks.table1_numbers import COLUMNS, SOURCE
 
     rule = get_scorer(scorer)
-    compared: dict[str, list[paper.Table1Row]] = {}
+    compared: dict[str, list[Table1Row]] = {}
     for folder in results:
-        rows = paper.by_task(load_rows(folder), where=str(folder))
-        compared[str(folder)] = paper.compare_to_paper(rows, rule)
-        if others := sorted(rows.keys() - COLUMNS.keys()):
+        by_task = group_by_task(index_by_question(load_results(folder), where=str(folder)).values())
+        compared[str(folder)] = compare_to_paper(by_task, rule)
+        if others := sorted(by_task.keys() - COLUMNS.keys()):
             say(f"{folder}: not in Table 1: {', '.join(others)}", style="dim")
         if not compared[str(folder)]:
             raise SettingsError(f"{folder}: holds no task of Table 1; it has {', '.join(COLUMNS)}")
@@ -39,4 +40,4 @@ def table1(
         print(json.dumps({"source": SOURCE, "scorer": rule.name, "results": lines}, indent=1))
         return
     for name, found in compared.items():
-        Console().print(paper.table(found, title=f"{name}, scorer {rule.name}", every=every), highlight=False)
+        Console().print(table1_table(found, title=f"{name}, scorer {rule.name}", all_models=every), highlight=False)

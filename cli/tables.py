@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from lmms_tasks.items import EvalResult
-    from lmms_tasks.rescore import Rescored, TaskScores
+    from lmms_tasks.results import EvalResult
+    from lmms_tasks.scoring.rescore import Rescored, TaskScores
     from lmms_tasks.scoring.summary import Summary
     from paravt_infer.rollout import Usage
     from paravt_training.plan.estimate import Estimate, TrainingPlan

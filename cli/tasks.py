@@ -11,7 +11,7 @@ from paravt_cli.benchmarks import write_fixture
 from paravt_infer.console import say, stderr
 
 if TYPE_CHECKING:
-    from lmms_tasks.benchmarks import Benchmark, Doc, Roots
+    from lmms_tasks.tasks.base import Benchmark, Doc, VideoRoots
 
 
 def tasks(
@@ -25,7 +25,9 @@ def tasks(
     ] = None,
 ) -> None:
     """List the benchmarks' tasks: data set, split, video folder, number of missing videos."""
-    from lmms_tasks.benchmarks import ALL_VIDEOS, BENCHMARKS, INCLUDE, Roots, get_benchmark
+    from lmms_tasks.tasks import BENCHMARKS, INCLUDE, get_benchmark
+    from lmms_tasks.tasks.base import ALL_VIDEOS
+    from lmms_tasks.videos import parse_video_roots
 
     if path:
         print(INCLUDE)
@@ -36,7 +38,7 @@ def tasks(
         say(f"their videos: set {ALL_VIDEOS}={fixture}, or give the model paravt videos={fixture}")
         print(include)
     else:
-        roots = Roots.make(videos or [])
+        roots = parse_video_roots(videos or [])
         for benchmark in [get_benchmark(name) for name in names] if names else BENCHMARKS.values():
             with stderr().status(f"looking for the videos of {benchmark.task}"):
                 lines = list(_lines(benchmark, roots, each=bool(names)))
@@ -45,21 +47,23 @@ def tasks(
             print(f"paravt_table1{'':16}all of them")
 
 
-def _lines(benchmark: "Benchmark", roots: "Roots", *, each: bool) -> Iterator[str]:
+def _lines(benchmark: "Benchmark", roots: "VideoRoots", *, each: bool) -> Iterator[str]:
     """Lines about a task; with `each`, one for every missing video."""
-    from lmms_tasks.benchmarks import videos_of
+    from lmms_tasks.videos import distinct_videos
 
     yield f"{benchmark.task:29}{benchmark.title}: {benchmark.hub}, split {benchmark.split}"
-    yield f"  videos in {roots.of(benchmark)} ({benchmark.variable})"
+    yield f"  videos in {roots.folder(benchmark)} ({benchmark.variable})"
     rows = _loaded_rows(benchmark)
     if rows is None:
         yield "  not counted yet: lmms-eval loads the rows when the task first runs"
         return
-    found = videos_of(benchmark, rows, roots)
-    subtitled = f"; {found.subtitled:,} have subtitles" if benchmark.subtitles else ""
-    yield f"  {len(found.missing):,} of {found.count:,} are missing{subtitled}"
+    questions = distinct_videos(benchmark, rows, roots)
+    missing = [question.video for question in questions if not Path(question.video).is_file()]
+    count = sum(question.subtitles is not None for question in questions)
+    subtitled = f"; {count:,} have subtitles" if benchmark.subtitles else ""
+    yield f"  {len(missing):,} of {len(questions):,} are missing{subtitled}"
     if each:
-        yield from (f"    {video}" for video in found.missing)
+        yield from (f"    {video}" for video in missing)
 
 
 def _loaded_rows(benchmark: "Benchmark") -> "Iterable[Doc] | None":

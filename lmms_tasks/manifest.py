@@ -4,7 +4,7 @@ from typing import Any
 
 
 def manifest() -> Any:
-    """The adapter's place, for lmms-eval's registry."""
+    """The adapter's entry in lmms-eval's registry."""
     from lmms_eval.models.registry_v2 import ModelManifest
 
     return ModelManifest(model_id="paravt", chat_class_path="lmms_tasks.adapter.ParavtModel")

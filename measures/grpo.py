@@ -13,10 +13,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-from lmms_tasks.sweep import EngineSpec
 from measures.machine import describe_machine, markdown_table
 from measures.world import FRAMES, MAIN, MODES, QuestionResult, ask_in_modes, mean_score
-from paravt_infer import Settings
+from paravt_infer import EngineSpec, Settings
 from paravt_training.report.runs import RunMetrics, read_runs
 from paravt_training.world.questions import WorldQuestion, fixed_test_set
 from paravt_training.world.render import write_videos

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lmms_tasks.sweep import Arm, EngineSpec, sweep
+from lmms_tasks.sweep import SweepArm, sweep
 from measures.machine import describe_machine, markdown_table
-from paravt_infer import Engine, Rollout, Settings, open_backend
+from paravt_infer import Engine, EngineSpec, Rollout, Settings, open_backend
 from paravt_infer.answers import normalised_words
 from paravt_infer.backends import Backend
 from paravt_infer.protocols import get_protocol
@@ -153,7 +153,7 @@ def ask_in_modes(
 ) -> dict[str, list[QuestionResult]]:
     """Ask all questions in these modes, which alternate; rollouts that folder `out` already has are reused."""
     arms = [
-        Arm(
+        SweepArm(
             questions=[item.question for item in items],
             settings=common.model_copy(update=MODES[mode]),
             out=out / re.sub(r"\W+", "-", mode).strip("-"),

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from lmms_tasks.items import load_rows
+from lmms_tasks.results import load_results
 from paravt_infer import bundled
 from paravt_infer.journal import Journal, rollout_key
 from paravt_infer.protocols import PROTOCOLS, get_protocol
@@ -53,11 +53,11 @@ def test_a_single_rollout_is_read() -> None:
 
 
 def test_results_of_an_evaluation_are_read_and_scored_as_before() -> None:
-    from lmms_tasks.evaluate import summaries_of
+    from lmms_tasks.evaluate import summaries_by_task
 
-    rows = list(load_rows(SAVED / "results"))
+    rows = list(load_results(SAVED / "results"))
     assert {row.item.question.id: row.rollout.answer for row in rows} == ANSWERS
-    (summary,) = summaries_of(rows).values()
+    (summary,) = summaries_by_task(rows).values()
     assert summary.model_dump(mode="json") == read_json("results/results.json")["summaries"]["paravt_mmvu"]
 
 

@@ -1,1 +1,1 @@
-"""Named scorers, and what a task's rows come to under one of them."""
+"""Named scorers, a task's summary under one of them, and several compared."""

@@ -1,47 +1,29 @@
-"""What a scorer is: a rule that turns an item and what was answered into a number between 0 and 1."""
+"""What a scorer is: a rule that turns a result into a number between 0 and 1."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from lmms_tasks.items import EvalResult
-
-
-class Scorer(Protocol):
-    """A named rule."""
-
-    @property
-    def name(self) -> str:
-        """What it is called, such as `paravt`."""
-
-    def score(self, row: EvalResult) -> float:
-        """1 for a right answer, 0 for a wrong one or none; for grounding the spans' IoU.
-
-        Is asked only of rows that did not fail.
-
-        Raises:
-            SettingsError: it has no rule for such a row; says what has.
-            BackendError: it asks a model, and that did not answer.
-        """
+from lmms_tasks.results import EvalResult
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class NamedScorer:
-    """A scorer, and what else a reader must know to score the same way again."""
+class Scorer:
+    """A named rule, and what a reader must know to score the same way again."""
 
     name: str
-    """As `get_scorer` knows it."""
+    """As `get_scorer` knows it, such as `paravt`."""
     rule: Callable[[EvalResult], float]
-    """EvalResult to score."""
+    """A result that did not fail to its score."""
     facts: Mapping[str, str] = field(default_factory=dict)
-    """What its scores hang on, such as {"model": ..., "prompt": ...}."""
-    waits: bool = False
-    """Whether it waits for a server, so that several rows are best scored at once."""
+    """What its scores depend on, such as {"model": ..., "prompt": ...}."""
+    remote: bool = False
+    """Whether it waits for a server, so that several results are best scored at once."""
 
-    def score(self, row: EvalResult) -> float:
-        return self.rule(row)
+    def score(self, result: EvalResult) -> float | None:
+        """1 for a right answer, 0 for a wrong one or none; for grounding the spans' IoU; None for a failed episode.
 
-
-def said(row: EvalResult) -> str | None:
-    """What was answered, as text; None where nothing was."""
-    return row.rollout.answer_text or row.rollout.answer
+        Raises:
+            SettingsError: it has no rule for such a result; says what has.
+            BackendError: it asks a model, which did not answer.
+        """
+        return None if result.failed else self.rule(result)

@@ -1,20 +1,19 @@
-"""`judge`: a language model behind a chat endpoint decides whether an answer means the right one.
+"""`judge`: a language model behind a chat endpoint decides whether an answer means the gold answer.
 
-It is asked about choices and open answers, once each, greedily; spans are scored by IoU. That it did not reply, or
-gave no verdict, is an error and never a score.
+It is asked about choices and open answers, once each, greedily; spans are scored by IoU. No reply, or a reply
+without a verdict, is an error and never a score.
 """
 
 import asyncio
 import hashlib
 import re
+from functools import partial
 
-from lmms_tasks.items import EvalResult
-from lmms_tasks.scoring.base import NamedScorer, said
+from lmms_tasks.results import EvalResult
+from lmms_tasks.scoring.base import Scorer
 from lmms_tasks.scoring.rules import paravt
-from paravt_infer.backends.base import Request, SamplingParams
-from paravt_infer.backends.openai import OpenAIBackend
-from paravt_infer.chat import Message
 from paravt_infer.errors import BackendError
+from paravt_infer.judge import open_judge
 
 PROMPT = """\
 Below are a question about a video, its right answer, and an answer that somebody gave. Judge whether the given \
@@ -33,60 +32,51 @@ Given answer, between the lines of equals signs:
 =====
 
 Give your reason in one sentence. Then end with a line of its own that reads VERDICT: RIGHT or VERDICT: WRONG."""
-"""What the judge is asked; options follow the question where it has them."""
+"""The judge's prompt; options follow the question where it has them."""
 
 _VERDICT = re.compile(r"VERDICT:\W*(RIGHT|WRONG)\b", re.IGNORECASE)
-_NEW_TOKENS = 1024  # a judge may think before it speaks
 
 
-def make_judge(server: str, model: str | None = None) -> NamedScorer:
+def make_judge(server: str, model: str | None = None) -> Scorer:
     """The scorer that asks `model` at `server`.
 
     Raises:
-        BackendError: no model was named, and the server does not say which it has.
+        BackendError: no model was named, and the server does not list one.
     """
-    model = model or asyncio.run(_first_model(server))
+    opened = partial(open_judge, server, max_new_tokens=1024, seconds=300.0)  # a judge may think first
 
-    def score(row: EvalResult) -> float:
-        answer = said(row)
-        if row.item.question.kind == "grounding" or answer is None:
-            return paravt(row)
+    async def first_model() -> str:
+        async with opened() as judge:
+            return judge.model
+
+    async def ask(prompt: str) -> str:
+        async with opened(model=model) as judge:
+            return await judge.ask(prompt)
+
+    model = model or asyncio.run(first_model())
+
+    def score(result: EvalResult) -> float:
+        answer = result.answer_text
+        if result.item.question.kind == "grounding" or answer is None:
+            return paravt(result)
+        question = result.item.question.id
         try:
-            reply = asyncio.run(_reply(server, model, _prompt(row, answer)))
+            reply = asyncio.run(ask(_prompt(result, answer)))
         except BackendError as error:
-            raise BackendError(f"judge, question {row.item.question.id}: {error}") from None
-        verdicts = _VERDICT.findall(reply.rpartition("</think>")[2])
+            raise BackendError(f"judge, question {question}: {error}") from None
+        verdicts = _VERDICT.findall(reply)
         if not verdicts:
-            heard = " ".join(reply.split())[-100:]
-            raise BackendError(f"judge, question {row.item.question.id}: it gave no verdict (... {heard!r})")
+            raise BackendError(f"judge, question {question}: no verdict in its reply (... {reply[-100:]!r})")
         return float(verdicts[-1].upper() == "RIGHT")
 
     digest = hashlib.sha256(PROMPT.encode()).hexdigest()
     facts = {"server": server, "model": model, "prompt": PROMPT, "prompt_sha256": digest}
-    return NamedScorer(name="judge", rule=score, facts=facts, waits=True)
+    return Scorer(name="judge", rule=score, facts=facts, remote=True)
 
 
-def _prompt(row: EvalResult, answer: str) -> str:
-    question = row.item.question
-    lines = [question.text, *(f"({letter}) {text}" for letter, text in question.options.items())]
-    gold = f"({row.item.gold}) {question.options[row.item.gold]}" if question.options else row.item.gold
+def _prompt(result: EvalResult, answer: str) -> str:
+    item = result.item
+    options = item.question.options
+    lines = [item.question.text, *(f"({letter}) {text}" for letter, text in options.items())]
+    gold = f"({item.gold}) {options[item.gold]}" if options else item.gold
     return PROMPT.format(question="\n".join(lines), gold=gold, answer=answer)
-
-
-async def _first_model(server: str) -> str:
-    backend = OpenAIBackend([server])
-    try:
-        await backend.start()
-        return backend.model
-    finally:
-        await backend.close()
-
-
-async def _reply(server: str, model: str, prompt: str) -> str:
-    backend = OpenAIBackend([server], model=model, seconds=300.0)
-    sampling = SamplingParams(max_new_tokens=_NEW_TOKENS)
-    try:
-        asked = Request(id="judge", messages=[Message(role="user", parts=[prompt])], sampling=sampling)
-        return (await backend.generate(asked)).text
-    finally:
-        await backend.close()

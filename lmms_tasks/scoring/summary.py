@@ -1,130 +1,100 @@
-"""What a task's rows come to under one scorer: the headline, the other metrics, and every breakdown."""
+"""A task's summary under one scorer: the headline, the other metrics, and every breakdown."""
 
-import statistics
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
 
-from pydantic import BaseModel, ConfigDict
-
-from lmms_tasks.items import EvalResult
+from lmms_tasks.results import EvalResult
 from lmms_tasks.scoring.base import Scorer
+from lmms_tasks.tasks import BENCHMARKS
+from lmms_tasks.tasks.base import ScoredResult, mean_score
 from paravt_infer.errors import SettingsError
+from paravt_infer.schema import FrozenModel
 
 
-class _Record(BaseModel):
-    # A mean of nothing is NaN, which survives JSON as a string.
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, ser_json_inf_nan="strings")
-
-
-class Headline(_Record):
+class Headline(FrozenModel):
     """The number that a benchmark is known by."""
 
     name: str
     """A key of the summary's `metrics`."""
     value: float
-    """Percent; NaN where no row was scored."""
+    """Percent; NaN where nothing was scored."""
 
 
-class GroupScore(_Record):
+class GroupScore(FrozenModel):
     """One value of a breakdown."""
 
     count: int
-    """Rows scored."""
+    """Results scored."""
     score: float
     """Their mean, in percent."""
 
 
-class Summary(_Record):
-    """A task's rows under one scorer. Every score in it is in percent, over the rows that were scored."""
+class Summary(FrozenModel):
+    """A task's results under one scorer. Every score in it is in percent, over the results that were scored."""
 
     task: str
     scorer: str
     count: int
-    """All rows, whatever came of them."""
+    """All results, whatever their status."""
     answered: int
     no_answer: int
-    """Rows without an answer: they are scored, as wrong."""
+    """Results without an answer: they are scored, as wrong."""
     failed: int
-    """Rows whose episode broke: they are never scored."""
+    """Results whose episode failed: they are never scored."""
     unscored: int = 0
-    """Rows that the scorer itself could not score, such as a judge that did not reply: never a 0."""
+    """Results that the scorer itself could not score, such as a judge that did not reply: never a 0."""
     headline: Headline
     metrics: dict[str, float]
-    """By name: `accuracy`, `macro`, `miou`, `r@0.3`, `r@0.5`, `r@0.7` or `score`, as the task has them."""
+    """By name, as the benchmark has them, such as `accuracy`, `macro` or `r@0.5`; `score` for any other task."""
     groups: dict[str, dict[str, GroupScore]]
-    """Key of the items' groups, to its value, to what those rows come to. Values without a scored row are left out."""
+    """Key of the items' groups, to its value, to that value's score. Values without a scored result are left out."""
 
 
-def summarise(rows: Sequence[EvalResult], scorer: Scorer) -> Summary:
-    """What the rows of one task come to.
+def summarise(results: Sequence[EvalResult], scorer: Scorer) -> Summary:
+    """The summary of one task's results.
 
-    The headline is accuracy; for MLVU `macro`, the mean over the task types that are present; for Charades-STA
-    `miou`; for any other task the mean score. Rows count one by one: what two of them share (a video, a caption,
-    a span) does not make them one. Recall at 0.5 is the share of rows with an IoU of 0.5 or more.
+    The benchmark's own metrics (`Benchmark.metrics`); for any other task the mean score. Results count one by one,
+    also where two share a video, a caption and a span.
 
     Raises:
-        SettingsError: no rows, or of more than one task; or the scorer has no rule for them.
-        BackendError: the scorer asks a model, and that did not answer.
+        SettingsError: no results, or of more than one task; or the scorer has no rule for them.
+        BackendError: the scorer asks a model, which did not answer.
     """
-    return summarise_scores(rows, scorer.name, [None if row.failed else scorer.score(row) for row in rows])
+    return summarise_scores(results, scorer.name, [scorer.score(result) for result in results])
 
 
-def summarise_scores(rows: Sequence[EvalResult], scorer: str, scores: Sequence[float | None]) -> Summary:
-    """`summarise` for scores already known, one a row; None where there is none.  # [rows]"""
-    tasks = {row.item.task for row in rows}
+def summarise_scores(results: Sequence[EvalResult], scorer: str, scores: Sequence[float | None]) -> Summary:
+    """`summarise` for scores already known, one per result; None where there is none.  # [results]"""
+    tasks = {result.item.task for result in results}
     if len(tasks) != 1:
-        raise SettingsError(f"results: a summary is of one task's rows, not of {len(tasks)} tasks; sort them first")
+        raise SettingsError(f"results: a summary takes one task's results, not those of {len(tasks)}; split them first")
     [task] = tasks
-    known = [_Scored(row, score) for row, score in zip(rows, scores, strict=True) if score is not None]
-    groups = {key: _breakdown(key, known) for key in dict.fromkeys(key for row in rows for key in row.item.groups)}
-    metrics = _metrics(task, [score for _, score in known], groups)
-    statuses = Counter(row.rollout.status for row in rows)
-    failed = sum(row.failed for row in rows)
+    scored = [ScoredResult(one, score) for one, score in zip(results, scores, strict=True) if score is not None]
+    computed = BENCHMARKS[task].metrics if task in BENCHMARKS else {"score": mean_score}
+    metrics = {name: metric(scored) for name, metric in computed.items()}
+    keys = dict.fromkeys(key for result in results for key in result.item.groups)
+    statuses = Counter(result.rollout.status for result in results)
+    failed = sum(result.failed for result in results)
     headline = next(iter(metrics))
     return Summary(
         task=task,
         scorer=scorer,
-        count=len(rows),
+        count=len(results),
         answered=statuses["answered"],
         no_answer=statuses["no_answer"],
         failed=failed,
-        unscored=len(rows) - failed - len(known),
+        unscored=len(results) - failed - len(scored),
         headline=Headline(name=headline, value=metrics[headline]),
         metrics=metrics,
-        groups=groups,
+        groups={key: _breakdown(key, scored) for key in keys},
     )
 
 
-class _Scored(NamedTuple):
-    row: EvalResult
-    score: float
-
-
-ACCURACY = tuple(f"paravt_{name}" for name in ("videomme", "videomme_w_subtitle", "longvideobench", "lvbench", "mmvu"))
-
-
-def _metrics(task: str, scores: Sequence[float], groups: dict[str, dict[str, GroupScore]]) -> dict[str, float]:
-    """The task's metrics, its headline first."""
-    mean = _percent(scores)
-    if task == "paravt_mlvu":
-        types = [group.score for group in groups.get("task_type", {}).values()]
-        return {"macro": statistics.fmean(types) if types else mean, "accuracy": mean}
-    if task == "paravt_charades_sta":
-        recalls = {f"r@{least}": _percent([float(score >= least) for score in scores]) for least in (0.3, 0.5, 0.7)}
-        return {"miou": mean, **recalls}
-    return {"accuracy" if task in ACCURACY else "score": mean}
-
-
-def _breakdown(key: str, known: Sequence[_Scored]) -> dict[str, GroupScore]:
+def _breakdown(key: str, scored: Sequence[ScoredResult]) -> dict[str, GroupScore]:
     """Values in their order: numbers by size, then words."""
-    by_value: dict[str, list[float]] = {}
-    for row, score in known:
-        if key in row.item.groups:
-            by_value.setdefault(row.item.groups[key], []).append(score)
+    by_value: dict[str, list[ScoredResult]] = {}
+    for one in scored:
+        if key in one.result.item.groups:
+            by_value.setdefault(one.result.item.groups[key], []).append(one)
     ordered = sorted(by_value, key=lambda value: (not value.isdigit(), int(value) if value.isdigit() else 0, value))
-    return {value: GroupScore(count=len(by_value[value]), score=_percent(by_value[value])) for value in ordered}
-
-
-def _percent(scores: Sequence[float]) -> float:
-    return 100 * statistics.fmean(scores) if scores else float("nan")
+    return {value: GroupScore(count=len(by_value[value]), score=mean_score(by_value[value])) for value in ordered}

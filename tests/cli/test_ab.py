@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from lmms_tasks.items import load_rows
+from lmms_tasks.results import load_results
 from lmms_tasks.sweep import JOURNAL
 
 
@@ -37,7 +37,7 @@ def test_both_arms_answer_the_same_questions_and_a_second_run_asks_none(
     assert sorted(file.name for file in out.iterdir()) == [
         *("a", "ab.html", "b", "comparison.json", "pairs.parquet", "run.json"),
     ]
-    a, b = (list(load_rows(out / arm)) for arm in "ab")
+    a, b = (list(load_results(out / arm)) for arm in "ab")
     assert [row.item for row in a] == [row.item for row in b] and len(a) == 4
     assert {row.rollout.settings.evidence for row in a} == {"text"} != {row.rollout.settings.evidence for row in b}
     assert all(row.rollout.evidence[0].sub_agent is not None for row in a)
@@ -75,7 +75,7 @@ def test_a_failed_episode_is_left_out_and_fails_the_command(
     [
         (["paravt_mlvu", "--a", "dispatch"], "--a dispatch: write KEY=VALUE"),
         (["paravt_mlvu", "--b", "dispatch=all"], "setting dispatch: "),
-        (["paravt_mlvu", "--scorer", "vibes"], "scorer 'vibes'"),
+        (["paravt_mlvu", "--scorer", "vibes"], "unknown scorer 'vibes'"),
         ([","], "no task was named"),
     ],
     ids=lambda value: None if isinstance(value, str) else " ".join(value),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lmms_tasks.items import load_rows
+from lmms_tasks.results import load_results
 from lmms_tasks.sweep import JOURNAL
 
 
@@ -29,7 +29,7 @@ def test_the_table_alone_is_on_stdout_and_all_else_is_in_the_folder(
     assert done.code == 0, done.err
     lines = [line.split() for line in done.out.splitlines() if set(line) - {*" ─"}]
     assert lines[0] == ["task", "measure", "%", "questions", "no", "answer", "failed"]
-    rows = list(load_rows(tmp_path / "out"))
+    rows = list(load_results(tmp_path / "out"))
     tokens = [f"{sum(row.rollout.usage.output_tokens for row in rows[n : n + 3]) / 3:.0f}" for n in (0, 3)]
     assert [line[:2] + line[3:] for line in lines if line[0].startswith("paravt_")][:2] == [
         ["paravt_mlvu", "macro", "3", "0", "0"],
@@ -82,7 +82,7 @@ def test_a_model_that_is_not_there_is_one_line(evaluate: Callable[..., Any]) -> 
         (["paravt_mlvu", "--shard", "3/2"], "--shard 3/2: write I/N, as in 1/4 for the first of four"),
         (["paravt_mlvu", "--set", "framez=3"], "unknown setting 'framez'; did you mean 'frames'?"),
         (["paravt_mlvu", "--dispatch", "all"], "setting dispatch: "),
-        (["paravt_mlvu", "--concurrency", "0"], "concurrency must be a whole number from 1 on, not 0"),
+        (["paravt_mlvu", "--concurrency", "0"], "concurrency must be a positive integer, not 0"),
         (["paravt_mlvu", "--videos", "/gone"], "videos '/gone': no such folder"),
     ],
     ids=lambda value: None if isinstance(value, str) else " ".join(value),

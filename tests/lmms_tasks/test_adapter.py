@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from lmms_tasks import sweep
-from lmms_tasks.items import load_rows
+from lmms_tasks.results import load_results
+from lmms_tasks.tasks import BENCHMARKS
+from lmms_tasks.tasks.base import ROW_COLUMN
 from paravt_infer.backends.base import Generation, Request
+from paravt_infer.engine import EngineSpec
 from paravt_infer.errors import SettingsError
 from paravt_training.world.benchmark_fixture import benchmark_rows
 from tests.fixtures.scripted import ScriptedBackend
@@ -33,7 +35,7 @@ class Looks(ScriptedBackend):
 @pytest.fixture
 def paravt(tiny: Path, offline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """The adapter over a scripted backend, its results in `out`."""
-    monkeypatch.setattr(sweep, "open_backend", lambda **named: Looks(tiny, []))
+    monkeypatch.setattr(EngineSpec, "open_backend", lambda spec, say: Looks(tiny, []))
     from lmms_tasks.adapter import ParavtModel
 
     return lambda **values: ParavtModel(out=str(tmp_path / "out"), frames=2, **values)
@@ -61,17 +63,17 @@ def requests(model: Any, docs: list[dict[str, Any]], task: str = "paravt_mlvu", 
 
 
 def mlvu(count: int = 3) -> list[dict[str, Any]]:
-    return [{**doc, "row": number} for number, doc in enumerate(benchmark_rows("mlvu"))][:count]
+    return [{**doc, ROW_COLUMN: number} for number, doc in enumerate(benchmark_rows("mlvu"))][:count]
 
 
 def test_each_request_is_an_episode_with_its_calls(paravt: Callable[..., Any], tmp_path: Path) -> None:
     model = paravt()
     results = model.generate_until(requests(model, mlvu()))
     assert [result.text for result in results] == ["B"] * 3
-    assert [[call.used for call in row.rollout.evidence] for row in model.rows] == [[[2.0, 5.0], [8.0, 9.0]]] * 3
-    assert [row.item.question.id for row in model.rows] == ["world-1#0", "world-1#1", "world-1#2"]
+    assert [[call.used for call in row.rollout.evidence] for row in model.results] == [[[2.0, 5.0], [8.0, 9.0]]] * 3
+    assert [row.item.question.id for row in model.results] == ["world-1#0", "world-1#1", "world-1#2"]
     assert model.failed == 0
-    assert list(load_rows(tmp_path / "out")) == model.rows
+    assert list(load_results(tmp_path / "out")) == model.results
     assert not model.is_simple
 
 
@@ -83,7 +85,7 @@ def test_what_an_episode_cost_reaches_lmms_evals_own_counts(paravt: Callable[...
     reset_usage_metrics()
     model = paravt()
     results = model.generate_until(requests(model, mlvu()))
-    spent = [row.rollout.usage for row in model.rows]
+    spent = [row.rollout.usage for row in model.results]
     assert [(one.token_counts.input_tokens, one.token_counts.output_tokens) for one in results] == [
         (usage.prompt_tokens, usage.output_tokens) for usage in spent
     ]
@@ -114,12 +116,14 @@ def test_a_failure_is_told_counted_and_never_an_answer(
     good, broken = model.generate_until(requests(model, docs))
     assert good.text == "B" and model.failed == 1
     assert broken.text.startswith("[paravt: failed] ") and "gone.mp4: no such file" in broken.text
-    said = " ".join(capsys.readouterr().err.split())
-    assert "failed: gone#1: " in said and "gone.mp4: no such file" in said
+    err = " ".join(capsys.readouterr().err.split())
+    assert "failed: gone#1: " in err and "gone.mp4: no such file" in err
 
-    from lmms_tasks.metrics import aggregate, paravt_mlvu__process_results  # type: ignore[attr-defined]
+    from lmms_tasks.hooks import process_results
 
-    scored = [paravt_mlvu__process_results(doc, [text]) for doc, text in zip(docs, (good.text, broken.text))]  # noqa: B905
+    documents = [{**doc, "paravt_task": "paravt_mlvu"} for doc in docs]
+    scored = [process_results(doc, [result.text]) for doc, result in zip(documents, (good, broken), strict=True)]
+    aggregate = BENCHMARKS["paravt_mlvu"].aggregate
     assert aggregate([one["failed"] for one in scored]) == 1
     assert aggregate([one["accuracy"] for one in scored]) == 100 * (docs[0]["answer"] == "B")  # of the one that ran
 
@@ -131,17 +135,17 @@ def test_what_is_there_is_not_asked_again(paravt: Callable[..., Any], tmp_path: 
     size = journal.stat().st_size
     again = paravt()
     assert again.generate_until(requests(again, mlvu())) == first and journal.stat().st_size == size
-    assert again.rows == model.rows
+    assert again.results == model.results
     changed = paravt(max_calls=1)
     changed.generate_until(requests(changed, mlvu()))
-    assert [row.rollout.usage.calls_ok for row in changed.rows] == [1] * 3  # of two calls, the second was refused
+    assert [row.rollout.usage.calls_ok for row in changed.results] == [1] * 3  # of two calls, the second was refused
 
 
 def test_another_projects_task_is_asked_as_its_text_and_video(paravt: Callable[..., Any], video: str) -> None:
     model = paravt()
     asked = requests(model, [{"question": "Who?\nA. Ann\nB. Bo"}], task="other", video=video)
     [result] = model.generate_until(asked)
-    assert result.text == "B" and model.rows == []
+    assert result.text == "B" and model.results == []
     assert asked[0].args[2] == {"max_new_tokens": 16, "until": ["\n\n"], "temperature": 0}  # neither used nor changed
 
 
@@ -162,7 +166,7 @@ def test_a_task_about_anything_but_one_video_is_refused(paravt: Callable[..., An
 
 @pytest.mark.parametrize("method", ["loglikelihood", "generate_until_multi_round"])
 def test_what_an_episode_cannot_do_is_refused_in_one_line(paravt: Callable[..., Any], method: str) -> None:
-    with pytest.raises(SettingsError, match=r"the model paravt answers .*; name tasks of the output type") as error:
+    with pytest.raises(SettingsError, match=r"the model paravt .*; use tasks of the output type") as error:
         getattr(paravt(), method)([])
     assert "\n" not in str(error.value)
 
@@ -170,11 +174,11 @@ def test_what_an_episode_cannot_do_is_refused_in_one_line(paravt: Callable[..., 
 @pytest.mark.parametrize(
     ("values", "complaint"),
     [
-        ({"concurrency": 0}, "concurrency must be a whole number from 1 on, not 0"),
-        ({"concurrency": "many"}, "concurrency must be a whole number from 1 on, not many"),
+        ({"concurrency": 0}, "concurrency must be a positive integer, not 0"),
+        ({"concurrency": "many"}, "concurrency must be a positive integer, not many"),
         ({"dispatch": "all"}, "setting dispatch: "),
-        ({"framez": 3}, "setting framez: there is none of this name; did you mean frames"),
-        ({"system_prompt": "/gone.txt"}, "/gone.txt: the system prompt cannot be read"),
+        ({"framez": 3}, "unknown setting 'framez'; did you mean 'frames'?"),
+        ({"system_prompt": "/gone.txt"}, "/gone.txt: cannot read the system prompt"),
         ({"videos": "mlvu:/gone"}, "videos 'mlvu:/gone': no such folder"),
     ],
     ids=lambda value: next(iter(value.items())) if isinstance(value, dict) else None,
@@ -195,9 +199,17 @@ def test_values_come_as_lmms_eval_reads_them(paravt: Callable[..., Any], tmp_pat
         f"server=http://a:1;http://b:2,concurrency=64,temperature=0.7,repair=False,system_prompt={tmp_path}/words.txt"
     )
     model = paravt(**simple_parse_args_string(text))
-    assert model.reached.servers == ("http://a:1", "http://b:2") and model.concurrency == 64
+    assert model.engine.servers == ("http://a:1", "http://b:2") and model.concurrency == 64
     assert (model.settings.temperature, model.settings.repair) == (0.7, False)
     assert model.settings.system_prompt == "Look closely."
+
+
+def test_servers_and_videos_may_be_lists(paravt: Callable[..., Any], tmp_path: Path) -> None:
+    folders = [str(tmp_path), f"mlvu:{tmp_path}"]
+    model = paravt(server=["http://a:1", "http://b:2"], videos=folders)
+    assert model.engine.servers == ("http://a:1", "http://b:2")
+    assert model.video_roots == paravt(videos=";".join(folders)).video_roots
+    assert model.video_roots.folders == {"": tmp_path, "mlvu": tmp_path}
 
 
 def test_lmms_eval_finds_it_by_its_entry_point() -> None:

@@ -3,18 +3,19 @@
 import asyncio
 from pathlib import Path
 
-from lmms_tasks.sweep import Arm, EngineSpec, sweep
+from lmms_tasks.sweep import SweepArm, sweep
 from paravt_infer.backends.launch import SGLangServer
+from paravt_infer.engine import EngineSpec
 from paravt_infer.questions import Question
 from paravt_infer.rollout import Rollout
-from tests.fixtures.benchmark_questions import SHORT, items, said
+from tests.fixtures.benchmark_questions import SHORT, items, outputs
 from tests.fixtures.proxy import Proxy
 
 KINDS = ["drop", "delay", "break", "503"]
 
 
 async def swept(url: str, questions: list[Question], out: Path, *, concurrency: int = 4) -> list[Rollout]:
-    arm = Arm(questions=questions, settings=SHORT, out=out)
+    arm = SweepArm(questions=questions, settings=SHORT, out=out)
     [rollouts] = await asyncio.to_thread(sweep, EngineSpec(servers=(url,)), [arm], concurrency=concurrency)
     return rollouts
 
@@ -27,7 +28,7 @@ async def test_faults_of_30_percent_of_all_requests_change_no_answer(
         shaken = await swept(proxy.url, questions, tmp_path / "shaken")
         assert 0.15 < proxy.faulted / proxy.drawn < 0.45 and set(proxy.met) == set(KINDS)
     sound = await swept(server.url, questions, tmp_path / "sound")
-    assert list(map(said, shaken)) == list(map(said, sound))
+    assert list(map(outputs, shaken)) == list(map(outputs, sound))
     assert {rollout.status for rollout in shaken} == {"answered"}
     assert sum(turn.attempts - 1 for rollout in shaken for turn in rollout.turns) >= 3  # and the record tells of it
 

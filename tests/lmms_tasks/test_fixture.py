@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from lmms_tasks.benchmarks import ALL_VIDEOS, BENCHMARKS
 from lmms_tasks.fixture import rows_file, write_tasks
+from lmms_tasks.tasks import BENCHMARKS
+from lmms_tasks.tasks.base import ALL_VIDEOS
 from paravt_infer.errors import SettingsError
 from paravt_training.world.benchmark_fixture import benchmark_rows, write_benchmarks
 
@@ -61,12 +62,12 @@ def test_the_real_task_files_load_over_the_generated_rows(folder: Path) -> None:
     from lmms_eval.tasks import TaskManager, get_task_dict
 
     manager = TaskManager(include_path=[str(write_tasks(folder))], include_defaults=False)
-    assert set(manager.all_tasks) == {*BENCHMARKS, "paravt_table1"}
+    assert set(manager.all_subtasks) == {*BENCHMARKS} and manager.all_groups == ["paravt_table1"]
     [loaded] = get_task_dict(["paravt_table1"], manager, "chat").values()
     assert set(loaded) == set(BENCHMARKS)
     for name, task in loaded.items():
         docs = task.dataset[BENCHMARKS[name].split]
-        expected = list(benchmark_rows(BENCHMARKS[name].folder))
+        expected = list(benchmark_rows(BENCHMARKS[name].name))
         assert [{key: doc[key] for key in expected[0]} for doc in docs] == expected
         assert all(Path(BENCHMARKS[name].item(doc).question.video).is_file() for doc in docs)
         assert task.config.generation_kwargs["until"] == []
@@ -115,7 +116,7 @@ def test_another_model_is_given_the_video_and_the_question(folder: Path, chat: b
 
 
 def test_a_folder_without_rows_is_told_how_to_make_one(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"test\.parquet: no such file; make the folder with `paravt tasks"):
+    with pytest.raises(SettingsError, match=r"rows: no rows found; make the folder with `paravt tasks"):
         write_tasks(tmp_path)
 
 
@@ -183,7 +184,7 @@ def test_the_fixtures_include_path_is_alone_on_stdout(tmp_path: Path) -> None:
 
 def test_the_real_tasks_include_path_is_alone_on_stdout(tmp_path: Path) -> None:
     done = command(tmp_path, "--path")
-    assert (Path(done.stdout.strip()) / "mlvu" / "paravt_mlvu.yaml").is_file()
+    assert (Path(done.stdout.strip()) / "mlvu.yaml").is_file()
 
 
 def test_results_are_plain_json(folder: Path) -> None:

@@ -6,12 +6,13 @@ import random
 from collections import Counter
 from pathlib import Path
 
-from lmms_tasks.sweep import JOURNAL, Arm, EngineSpec, sweep
+from lmms_tasks.sweep import JOURNAL, SweepArm, sweep
 from paravt_infer.backends.launch import SGLangServer
+from paravt_infer.engine import EngineSpec
 from paravt_infer.journal import rollout_key
 from paravt_infer.questions import Question
 from paravt_infer.rollout_files import load_rollouts
-from tests.fixtures.benchmark_questions import SHORT, items, said
+from tests.fixtures.benchmark_questions import SHORT, items, outputs
 from tests.fixtures.proxy import Proxy
 
 KILLS = 20
@@ -22,7 +23,7 @@ CONCURRENCY = 4
 
 def run(url: str, questions: list[Question], out: Path) -> None:
     """The sweep, in a process of its own."""
-    sweep(EngineSpec(servers=(url,)), [Arm(questions=questions, settings=SHORT, out=out)], concurrency=CONCURRENCY)
+    sweep(EngineSpec(servers=(url,)), [SweepArm(questions=questions, settings=SHORT, out=out)], concurrency=CONCURRENCY)
 
 
 def lines(journal: Path) -> int:
@@ -79,5 +80,5 @@ async def test_a_sweep_killed_twenty_times_ends_as_an_undisturbed_one(
         resumed = list(load_rollouts(journal))
 
         assert set(Counter(map(rollout_key, resumed)).values()) == {1}
-        assert sorted(map(said, resumed)) == sorted(map(said, undisturbed))
+        assert sorted(map(outputs, resumed)) == sorted(map(outputs, undisturbed))
         assert len(proxy.episodes) == 2 * len(questions) + repeated

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from lmms_tasks import sweep as module
-from lmms_tasks.sweep import JOURNAL, Arm, EngineSpec, sweep, write_run_info
+from lmms_tasks.sweep import JOURNAL, SweepArm, sweep, write_run_info
 from paravt_infer import Settings, bundled
 from paravt_infer.backends.base import Generation, Request
+from paravt_infer.engine import EngineSpec
 from paravt_infer.errors import BackendError, SettingsError, VideoError
 from paravt_infer.questions import Question
 from paravt_infer.rollout_files import load_rollouts
@@ -42,7 +42,7 @@ def echo(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Echo]:
 
     def make() -> Echo:
         backend = Echo(tiny)
-        monkeypatch.setattr(module, "open_backend", lambda **named: backend)
+        monkeypatch.setattr(EngineSpec, "open_backend", lambda spec, say: backend)
         return backend
 
     return make
@@ -56,7 +56,9 @@ def test_rollouts_are_in_the_questions_order_and_each_has_its_own_answer(
     echo: Callable[[], Echo], video: str, tmp_path: Path
 ) -> None:
     echo()
-    [rollouts] = sweep(EngineSpec(), [Arm(questions=questions(video), settings=DIRECT, out=tmp_path)], concurrency=3)
+    [rollouts] = sweep(
+        EngineSpec(), [SweepArm(questions=questions(video), settings=DIRECT, out=tmp_path)], concurrency=3
+    )
     assert [(one.question.id, one.answer) for one in rollouts] == [(f"q{n}", f"word-{n}") for n in range(7)]
 
 
@@ -64,10 +66,12 @@ def test_started_again_with_more_questions_it_asks_only_those(
     echo: Callable[[], Echo], video: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     echo()
-    first = Arm(questions=questions(video, 3), settings=DIRECT, out=tmp_path, title="words")
+    first = SweepArm(questions=questions(video, 3), settings=DIRECT, out=tmp_path, title="words")
     [before] = sweep(EngineSpec(), [first])
     backend = echo()
-    [after] = sweep(EngineSpec(), [Arm(questions=questions(video, 5), settings=DIRECT, out=tmp_path, title="words")])
+    [after] = sweep(
+        EngineSpec(), [SweepArm(questions=questions(video, 5), settings=DIRECT, out=tmp_path, title="words")]
+    )
     assert sorted(backend.heard) == [("word-3", 2), ("word-4", 2)]
     assert after[:3] == before and [one.answer for one in after[3:]] == ["word-3", "word-4"]
     said = capsys.readouterr()
@@ -79,7 +83,7 @@ def test_arms_take_turns_in_blocks_and_keep_their_own_journals(
 ) -> None:
     backend = echo()
     arms = [
-        Arm(questions=questions(video, 5), settings=settings, out=tmp_path / name)
+        SweepArm(questions=questions(video, 5), settings=settings, out=tmp_path / name)
         for name, settings in (("a", DIRECT), ("b", EIGHT))
     ]
     a, b = sweep(EngineSpec(), arms, concurrency=1, block=2)
@@ -95,7 +99,7 @@ def test_a_failed_episode_is_in_its_place_and_the_others_are_answered(
     echo()
     asked = questions(video, 3)
     asked[1] = Question(video=str(tmp_path / "gone.mp4"), text="Say word-1", id="q1")
-    [rollouts] = sweep(EngineSpec(), [Arm(questions=asked, settings=DIRECT, out=tmp_path)])
+    [rollouts] = sweep(EngineSpec(), [SweepArm(questions=asked, settings=DIRECT, out=tmp_path)])
     assert [(one.question.id, one.status, one.answer) for one in rollouts] == [
         ("q0", "answered", "word-0"),
         ("q1", "failed", None),
@@ -108,7 +112,7 @@ def test_a_failure_is_asked_again_and_an_answer_is_not(echo: Callable[[], Echo],
     echo()
     film = tmp_path / "film.mp4"
     asked = [*questions(video, 1), Question(video=str(film), text="Say word-9", id="late")]
-    arm = Arm(questions=asked, settings=DIRECT, out=tmp_path)
+    arm = SweepArm(questions=asked, settings=DIRECT, out=tmp_path)
     sweep(EngineSpec(), [arm])
     film.write_bytes(Path(video).read_bytes())
     backend = echo()
@@ -126,14 +130,14 @@ def test_each_rollout_is_described_as_it_comes(
         seen.append(getattr(rollout, "answer", None))
         return f"{len(seen)} so far"
 
-    sweep(EngineSpec(), [Arm(questions=questions(video, 3), settings=DIRECT, out=tmp_path)], describe=describe)
+    sweep(EngineSpec(), [SweepArm(questions=questions(video, 3), settings=DIRECT, out=tmp_path)], describe=describe)
     assert sorted(map(str, seen)) == ["word-0", "word-1", "word-2"] and "3 so far" in capsys.readouterr().err
 
 
 def test_in_process_a_real_model_calls_and_answers(tiny: Path, seven: Path, tmp_path: Path) -> None:
     asked = [item.question for item in items(seven, "paravt_mlvu")[:2]]
     model = EngineSpec(model=str(tiny), backend="transformers", device="cpu")
-    [rollouts] = sweep(model, [Arm(questions=asked, settings=SHORT, out=tmp_path)])
+    [rollouts] = sweep(model, [SweepArm(questions=asked, settings=SHORT, out=tmp_path)])
     assert [one.status for one in rollouts] == ["answered"] * 2
     assert [[call.used for call in one.evidence] for one in rollouts] == [[[2.0, 5.0]]] * 2
 
@@ -143,15 +147,15 @@ def test_where_nothing_is_named_the_bundled_checkpoint_answers(
 ) -> None:
     monkeypatch.setattr(bundled, "checkpoint_path", lambda: tiny)
     short = DIRECT.model_copy(update={"max_new_tokens": 4})
-    [[rollout]] = sweep(EngineSpec(), [Arm(questions=questions(video, 1), settings=short, out=tmp_path)])
+    [[rollout]] = sweep(EngineSpec(), [SweepArm(questions=questions(video, 1), settings=short, out=tmp_path)])
     assert (rollout.backend.name, rollout.backend.model) == ("transformers", str(tiny))
 
 
 @pytest.mark.parametrize(
     ("model", "kind", "complaint"),
     [
-        (EngineSpec(model="m", reader="vlc"), VideoError, "no reader called 'vlc'"),
-        (EngineSpec(model="m", backend="gpt"), SettingsError, "backend 'gpt' does not exist"),
+        (EngineSpec(model="m", reader="vlc"), VideoError, "unknown reader 'vlc'"),
+        (EngineSpec(model="m", backend="gpt"), SettingsError, "unknown backend 'gpt'"),
         (EngineSpec(servers=("http://127.0.0.1:9",)), BackendError, "http://127.0.0.1:9 cannot be reached"),
     ],
     ids=["reader", "backend", "server"],
@@ -160,7 +164,7 @@ def test_a_model_that_cannot_be_had_is_one_line(
     video: str, tmp_path: Path, model: EngineSpec, kind: type[Exception], complaint: str
 ) -> None:
     with pytest.raises(kind, match=re.escape(complaint)) as error:
-        sweep(model, [Arm(questions=questions(video, 1), settings=DIRECT, out=tmp_path / "out")])
+        sweep(model, [SweepArm(questions=questions(video, 1), settings=DIRECT, out=tmp_path / "out")])
     assert "\n" not in str(error.value) and not (tmp_path / "out").exists()
 
 

@@ -2,17 +2,17 @@
 
 import pytest
 
-from lmms_tasks.items import EvalResult
+from lmms_tasks.results import EvalResult
 from lmms_tasks.scoring.scorers import SCORERS, get_scorer
 from paravt_infer.errors import SettingsError
-from tests.fixtures.results import COLOURS, open_row, row, span_row
+from tests.fixtures.results import COLOURS, choice_result, open_result, span_result
 
 PARAVT, STRICT = get_scorer("paravt"), get_scorer("strict")
 
 
 def letters(response: str) -> str:
     """The golds for which `response` is right."""
-    return "".join(gold for gold in COLOURS if PARAVT.score(row(response, gold)))
+    return "".join(gold for gold in COLOURS if PARAVT.score(choice_result(response, gold)))
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_paravt_reads_the_option_that_an_answer_commits_to(response: str, right:
 @pytest.mark.parametrize("letter", "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 def test_paravt_reads_every_letter(letter: str) -> None:
     options = {chr(ord("A") + number): f"thing {number}" for number in range(26)}
-    assert PARAVT.score(row(f"The answer is ({letter.lower()}).", letter, options=options)) == 1
+    assert PARAVT.score(choice_result(f"The answer is ({letter.lower()}).", letter, options=options)) == 1
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_paravt_reads_every_letter(letter: str) -> None:
     ],
 )
 def test_paravt_compares_open_answers_by_what_they_say(response: str, gold: str, right: float) -> None:
-    assert PARAVT.score(open_row(response, gold)) == right
+    assert PARAVT.score(open_result(response, gold)) == right
 
 
 @pytest.mark.parametrize(
@@ -67,25 +67,25 @@ def test_paravt_compares_open_answers_by_what_they_say(response: str, gold: str,
     ],
 )
 def test_paravt_scores_spans_by_their_iou(response: str, score: float) -> None:
-    assert PARAVT.score(span_row(response)) == pytest.approx(score)
+    assert PARAVT.score(span_result(response)) == pytest.approx(score)
 
 
 @pytest.mark.parametrize(
     ("made", "score"),
     [
-        (row("<answer>B</answer>", "B"), 1),
-        (row("<answer> B\n</answer>", "B"), 1),
-        (row("<answer>(B)</answer>", "B"), 0),
-        (row("<answer>b</answer>", "B"), 0),
-        (row("<answer>B. blue</answer>", "B"), 0),
-        (row("B", "B"), 0),
-        (row("<think>so</think>B", "B"), 0),
-        (row("<answer></answer>", "B"), 0),
-        (open_row("<answer>red car</answer>", "red car"), 1),
-        (open_row("<answer>a red car</answer>", "red car"), 0),
-        (span_row("<answer>[5.0, 7.5]</answer>"), 0.5),
-        (span_row("<answer>5.0 to 7.5</answer>"), 0),
-        (span_row("[5.0, 7.5]"), 0),
+        (choice_result("<answer>B</answer>", "B"), 1),
+        (choice_result("<answer> B\n</answer>", "B"), 1),
+        (choice_result("<answer>(B)</answer>", "B"), 0),
+        (choice_result("<answer>b</answer>", "B"), 0),
+        (choice_result("<answer>B. blue</answer>", "B"), 0),
+        (choice_result("B", "B"), 0),
+        (choice_result("<think>so</think>B", "B"), 0),
+        (choice_result("<answer></answer>", "B"), 0),
+        (open_result("<answer>red car</answer>", "red car"), 1),
+        (open_result("<answer>a red car</answer>", "red car"), 0),
+        (span_result("<answer>[5.0, 7.5]</answer>"), 0.5),
+        (span_result("<answer>5.0 to 7.5</answer>"), 0),
+        (span_result("[5.0, 7.5]"), 0),
     ],
 )
 def test_strict_wants_the_exact_form_in_an_answer_block(made: EvalResult, score: float) -> None:
@@ -99,7 +99,7 @@ def test_scorers_are_found_by_name() -> None:
         "lmms-eval",
         "official",
     ]
-    with pytest.raises(SettingsError, match="scorer 'exact' does not exist; there are paravt, strict, lmms-eval"):
+    with pytest.raises(SettingsError, match="unknown scorer 'exact'; choose from paravt, strict, lmms-eval"):
         get_scorer("exact")
-    with pytest.raises(SettingsError, match="scorer judge asks a language model; name its endpoint: --server"):
+    with pytest.raises(SettingsError, match="scorer judge asks a language model; add its endpoint: --server"):
         get_scorer("judge")

@@ -6,14 +6,14 @@ import pytest
 
 from lmms_tasks.scoring.scorers import get_scorer
 from paravt_infer.errors import SettingsError
-from tests.fixtures.results import COLOURS, open_row, row, span_row
+from tests.fixtures.results import COLOURS, choice_result, open_result, span_result
 
 UPSTREAM = get_scorer("lmms-eval")
 
 
 def letters(task: str, response: str) -> str:
     """The golds for which `response` is right."""
-    return "".join(gold for gold in COLOURS if UPSTREAM.score(row(response, gold, task=task)))
+    return "".join(gold for gold in COLOURS if UPSTREAM.score(choice_result(response, gold, task=task)))
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_its_extractor_is_asked_as_it_is_faults_and_all(task: str, response: str
 
 
 def test_it_reads_the_last_turn_without_its_reasoning() -> None:
-    made = row("<think>surely A</think>B", "B")
+    made = choice_result("<think>surely A</think>B", "B")
     made.rollout.turns.insert(0, made.rollout.turns[0].model_copy(update={"text": "A"}))
     assert UPSTREAM.score(made) == 1
     made.rollout.turns.clear()
@@ -51,7 +51,7 @@ def test_longvideobench_draws_the_same_letter_for_a_question_each_time() -> None
     drawn = [letters("paravt_longvideobench", "no idea") for _ in range(3)]
     assert random.getstate() == before
     assert len({*drawn}) == 1 and len(drawn[0]) == 1
-    rows = [row("no idea", "A", task="paravt_longvideobench", id=str(number)) for number in range(40)]
+    rows = [choice_result("no idea", "A", task="paravt_longvideobench", id=str(number)) for number in range(40)]
     assert 0 < sum(map(UPSTREAM.score, rows)) < 40
 
 
@@ -60,9 +60,9 @@ def test_longvideobench_draws_the_same_letter_for_a_question_each_time() -> None
     [("", "BFS"), ("30 m/s", "3 m/s"), ("not depth-first search but BFS", "depth-first search"), ("BFS", "BFS")],
 )
 def test_mmvu_goes_by_its_rule_alone(response: str, gold: str) -> None:
-    assert UPSTREAM.score(open_row(response, gold)) == 1
-    assert UPSTREAM.score(open_row("entirely other", gold)) == 0
-    assert UPSTREAM.score(row("B", "B", task="paravt_mmvu")) == 1
+    assert UPSTREAM.score(open_result(response, gold)) == 1
+    assert UPSTREAM.score(open_result("entirely other", gold)) == 0
+    assert UPSTREAM.score(choice_result("B", "B", task="paravt_mmvu")) == 1
 
 
 @pytest.mark.parametrize(
@@ -75,14 +75,14 @@ def test_mmvu_goes_by_its_rule_alone(response: str, gold: str) -> None:
     ],
 )
 def test_charades_reads_one_form_of_span(response: str, score: float) -> None:
-    assert UPSTREAM.score(span_row(response)) == score
+    assert UPSTREAM.score(span_result(response)) == score
 
 
 def test_a_task_that_lmms_eval_does_not_have_is_one_line() -> None:
-    with pytest.raises(SettingsError, match="no function for task sample_world; it has for paravt_charades_sta, "):
-        UPSTREAM.score(row("B", "B", task="sample_world"))
+    with pytest.raises(SettingsError, match="no function for task sample_world; it scores paravt_charades_sta, "):
+        UPSTREAM.score(choice_result("B", "B", task="sample_world"))
 
 
 def test_a_gold_that_is_no_span_is_named() -> None:
-    with pytest.raises(SettingsError, match="scorer lmms-eval, question q: its gold 'soon' is no span"):
-        UPSTREAM.score(span_row("5 - 10", gold="soon"))
+    with pytest.raises(SettingsError, match="scorer lmms-eval, question q: its gold 'soon' is not a span"):
+        UPSTREAM.score(span_result("5 - 10", gold="soon"))

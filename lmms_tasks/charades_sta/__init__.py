@@ -1,1 +1,0 @@
-"""Charades-STA, test: temporal grounding."""

@@ -1,1 +1,0 @@
-"""MLVU dev, multiple choice."""

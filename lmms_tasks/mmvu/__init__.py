@@ -1,1 +1,0 @@
-"""MMVU, validation: multiple choice and open-ended."""

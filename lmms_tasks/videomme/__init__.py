@@ -1,1 +1,0 @@
-"""VideoMME, without and with subtitles."""
