@@ -26,7 +26,6 @@ def plan(
 ) -> None:
     """Say what a run needs: parameters, memory a GPU, tokens a step, shares of time; and what does not fit."""
     import json
-    from dataclasses import asdict
 
     from rich.console import Console
 
@@ -37,10 +36,7 @@ def plan(
         chosen = load_any_recipe(recipe, set_ or [])
         made = make_plan(run_sizes(chosen, gpus=gpus), gpu)
     if as_json:
-        values = asdict(made)
-        if made.shape.sampling:
-            values["shape"]["sampling"]["settings"] = made.shape.sampling.settings.model_dump()
-        print(json.dumps({"recipe": chosen.name} | values, indent=1))
+        print(json.dumps({"recipe": chosen.name} | made.to_json(), indent=1))
         return
     _print(chosen.name, made, Console())
 
@@ -66,9 +62,10 @@ def _print(name: str, plan: "TrainingPlan", console: "Console") -> None:
     if not parts["head"]:
         counts[-1] = ("head", "0", "the embeddings serve as one")
     tokens = [
-        (line.name, f"{line.value:,.0f}", f"{line.most:,.0f}" if line.most else "", line.how) for line in plan.tokens
+        (line.name, f"{line.value:,.0f}", f"{line.maximum:,.0f}" if line.maximum else "", line.explanation)
+        for line in plan.tokens
     ]
-    seconds = [(line.name, f"{line.value:,.3g}", line.how) for line in plan.seconds]
+    seconds = [(line.name, f"{line.value:,.3g}", line.explanation) for line in plan.seconds]
     tables = [
         _table("parameters", [*counts, ("all", f"{shape.model.total:,}", "exact")]),
         _memory("GB on each GPU that trains", plan.training, plan.gpu.memory),
@@ -94,7 +91,7 @@ def _print(name: str, plan: "TrainingPlan", console: "Console") -> None:
 def _memory(title: str, lines: "list[Estimate]", there: float) -> "Table":
     total = sum(line.value for line in lines)
     digits = 1 if total > 1e9 else 4  # the small model's
-    rows = [(line.name, f"{line.value / 1e9:,.{digits}f}", line.how) for line in lines]
+    rows = [(line.name, f"{line.value / 1e9:,.{digits}f}", line.explanation) for line in lines]
     return _table(title, [*rows, ("all", f"{total / 1e9:,.{digits}f}", f"of {there / 1e9:.0f}")])
 
 

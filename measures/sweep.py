@@ -30,7 +30,7 @@ from measures.machine import machine, markdown
 from paravt_infer import Engine, Settings
 from paravt_infer.questions import Question
 from paravt_infer.rollout_files import load_rollouts
-from paravt_training.model.tiny import build_tiny
+from paravt_training.model.random_checkpoint import build_tiny
 from paravt_training.world.seven import rows, write_seven
 
 UNDER_WAY = (1, 8, 64)

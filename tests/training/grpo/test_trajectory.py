@@ -48,7 +48,7 @@ async def episode(
     policy = Policy(start, say)
     await policy.update_weights("3")
     values = {"frames": 4, "max_pixels": 4096, "temperature": 1.0, "logprobs": True, "seed": 5, **settings}
-    async with Engine(policy, Settings(**values), store=store) as engine:
+    async with Engine(policy, Settings(**values), frame_source=store) as engine:
         return await engine.ask(asked.question), store
 
 

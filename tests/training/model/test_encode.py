@@ -58,7 +58,7 @@ def test_the_ids_are_those_that_the_engine_feeds(encoder: Encoder, kind: str) ->
                 continue
             fed = talk.feed(waiting, tools=conversation.tools, prefix="")
             output = chat.encode_text(message.text) + ([] if said.stopped else [end])
-            talk.hear(Turn(output_ids=output, text=message.text), [])
+            talk.add_output(Turn(output_ids=output, text=message.text), [])
             learned += [IGNORED] * sum(4 if one == image else 1 for one in fed) + output
             waiting = []
         expanded = [one for token in talk.ids for one in [token] * (4 if token == image else 1)]
