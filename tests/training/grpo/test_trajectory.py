@@ -161,7 +161,9 @@ async def test_an_advantage_is_given_to_each_learned_token(start: Path, encoder:
 async def test_a_record_that_was_not_made_for_training_is_refused(start: Path, lacks: str) -> None:
     rollout, _ = await episode(start)
     setattr(rollout.turns[1], lacks, None)
-    with pytest.raises(ValueError, match=rf"request {rollout.id}-1: has no log-probabilities or no weight version"):
+    with pytest.raises(
+        ValueError, match=rf"request {rollout.id}-1: log-probabilities or weight version of its tokens are missing"
+    ):
         trajectories(rollout)
 
 

@@ -125,10 +125,10 @@ def mini() -> Any:
     return load_config("mini", MiniShape(), 128)
 
 
-def kept_bytes(mini: Any, *, layers: int, blocks: int, kind: torch.dtype, checkpointing: bool = False) -> int:
+def kept_bytes(mini: Any, *, layers: int, vision_layers: int, kind: torch.dtype, checkpointing: bool = False) -> int:
     """Bytes that a real forward pass of 256 tokens, 4 frames of 64 patches among them, keeps for its backward pass."""
     config = deepcopy(mini)
-    config.text_config.num_hidden_layers, config.vision_config.depth = layers, blocks
+    config.text_config.num_hidden_layers, config.vision_config.depth = layers, vision_layers
     config.vision_config.deepstack_visual_indexes = [0]
     model = Qwen3VLForConditionalGeneration(config).to(kind).train()
     use_packed_attention(model)
@@ -157,16 +157,16 @@ def kept_bytes(mini: Any, *, layers: int, blocks: int, kind: torch.dtype, checkp
 
 @pytest.mark.parametrize(("kind", "each"), [(torch.bfloat16, 2), (torch.float32, 4)])
 def test_layers_keep_as_many_bytes_as_a_real_pass_does(mini: Any, kind: torch.dtype, each: int) -> None:
-    least, model = kept_bytes(mini, layers=2, blocks=1, kind=kind), ModelSizes.from_config(mini, "mini")
-    layer = kept_bytes(mini, layers=3, blocks=1, kind=kind) - least
+    least, model = kept_bytes(mini, layers=2, vision_layers=1, kind=kind), ModelSizes.from_config(mini, "mini")
+    layer = kept_bytes(mini, layers=3, vision_layers=1, kind=kind) - least
     assert layer == pytest.approx(256 * model.text_layer_bytes(each), rel=0.02)
     block = kept_bytes(mini, layers=2, vision_layers=2, kind=kind) - least
     assert block == pytest.approx(256 * model.vision_layer_bytes(each), rel=0.02)
 
 
 def test_with_checkpointing_layers_keep_their_input_alone(mini: Any) -> None:
-    def kept(layers: int, blocks: int) -> int:
-        return kept_bytes(mini, layers=layers, blocks=blocks, kind=torch.bfloat16, checkpointing=True)
+    def kept(layers: int, vision_layers: int) -> int:
+        return kept_bytes(mini, layers=layers, vision_layers=vision_layers, kind=torch.bfloat16, checkpointing=True)
 
     assert kept(3, 1) - kept(2, 1) == 256 * 128 * 2
     assert kept(2, 2) - kept(2, 1) == 256 * 128 * 2
