@@ -72,8 +72,9 @@ class SftTrainer(TrainingRun[SftRecipe]):
             return WorldSource(data)
         return ParquetSource(data, self.encoder.files.multiple)
 
-    def run(self) -> Path | None:
+    def train(self, log: MetricsLog | None, display: ProgressDisplay | None, stack: ExitStack) -> None:
         recipe, progress = self.recipe, self.progress
+        monitor = SftMonitor(log, display, self.out / LEFT_OUT) if log is not None and display is not None else None
         stream = portions(
             recipe,
             self.source(),
@@ -83,17 +84,8 @@ class SftTrainer(TrainingRun[SftRecipe]):
             rank=self.distributed.rank,
             world=self.distributed.world_size,
         )
-        with ExitStack() as stack:
-            monitor = None
-            if self.distributed.is_main:
-                log = stack.enter_context(MetricsLog(self.out, step=progress.step))
-                display = stack.enter_context(ProgressDisplay(steps=recipe.steps, step=progress.step))
-                monitor = SftMonitor(log, display, self.out / LEFT_OUT)
-                if progress.step:
-                    display.say(f"resuming from step {progress.step}, conversation {progress.position}")
-            while progress.step < recipe.steps:
-                self._step(stream, monitor)
-        return self.export()
+        while progress.step < recipe.steps:
+            self._step(stream, monitor)
 
     def _step(self, stream: Iterator[Portion], monitor: "SftMonitor | None") -> None:
         recipe, progress = self.recipe, self.progress

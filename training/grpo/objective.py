@@ -6,7 +6,7 @@ are averaged) this follows AReaL, the trainer that it names; comments say where.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, astuple, dataclass
 from typing import Literal
 
 import numpy as np
@@ -106,7 +106,7 @@ def advantages(
     return Advantages(values={number: tuple(value.tolist()) for number, value in values.items()}, flat=tuple(flat))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Tally:
     """Sums over learned tokens, to be added over rows and processes; `means` divides them by the tokens."""
 
@@ -126,30 +126,17 @@ class Tally:
     """Tokens above the cap."""
     drift: float = 0.0
     """|logprob - behaviour logprob|: how much learner and sampler disagree."""
-    max_drift: float = 0.0
-    """The maximum of these, not a sum."""
 
     def __add__(self, other: "Tally") -> "Tally":
-        sums = {name: getattr(self, name) + getattr(other, name) for name in _SUMS}
-        return Tally(**sums, max_drift=max(self.max_drift, other.max_drift))
+        return Tally(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
 
-    def all_reduce(self, sum_: Callable[..., list[float]], max_: Callable[[float], float]) -> "Tally":
-        """The tally over all processes.
-
-        Args:
-            sum_: returns each of its arguments summed over the processes.
-            max_: returns the maximum of its argument over the processes.
-        """
-        sums = sum_(*(getattr(self, name) for name in _SUMS))
-        return Tally(**dict(zip(_SUMS, sums, strict=True)), max_drift=max_(self.max_drift))
+    def all_reduce(self, sum_: Callable[..., list[float]]) -> "Tally":
+        """The tally over all processes; `sum_` returns each of its arguments summed over them."""
+        return Tally(*sum_(*astuple(self)))
 
     def means(self) -> dict[str, float]:
-        """Each sum per token, and the maximum drift."""
-        means = {name: getattr(self, name) / max(1.0, self.tokens) for name in _SUMS if name != "tokens"}
-        return means | {"max_drift": self.max_drift}
-
-
-_SUMS = tuple(field.name for field in fields(Tally) if field.name != "max_drift")
+        """Each sum per token, except `tokens`."""
+        return {name: value / max(1.0, self.tokens) for name, value in asdict(self).items() if name != "tokens"}
 
 
 def token_loss(
@@ -216,9 +203,6 @@ def token_loss(
         log_ratio = reference[mask] - logprobs
         kl = torch.expm1(log_ratio) - log_ratio  # exp() - 1 would lose all digits where the two are close
     with torch.no_grad():
-        drift = (now - behaviour).abs()
-        sums = [surrogate, kl, ratio, clipped < unclipped, weight, capped, drift]
+        sums = [surrogate, kl, ratio, clipped < unclipped, weight, capped, (now - behaviour).abs()]
         measured = torch.stack([values.sum().double() for values in sums]).tolist()
-        max_drift = float(drift.max()) if drift.numel() else 0.0
-    tally = Tally(**dict(zip(_SUMS, [now.numel(), *measured], strict=True)), max_drift=max_drift)
-    return (config.kl * kl - surrogate).sum(), tally
+    return (config.kl * kl - surrogate).sum(), Tally(now.numel(), *measured)

@@ -6,12 +6,15 @@ and the step's number, so a resumed run visits the same ones.
 """
 
 import asyncio
-import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from concurrent.futures import Future
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
+
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from paravt_infer.backends.base import derive_seed
 from paravt_infer.engine import Engine, EngineSpec
@@ -67,6 +70,7 @@ class RolloutProducer:
     """
 
     engine: Engine
+    _portal: BlockingPortal
 
     def __init__(
         self,
@@ -85,57 +89,27 @@ class RolloutProducer:
         judge = recipe.rewards.judge if recipe.rewards.accuracy == "judge" else None
         self.judge = Judge(judge) if judge else None
         self._next_step = step
-        self._steps: dict[int, asyncio.Task[list[RolloutGroup]]] = {}
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="rollouts", daemon=True)
+        self._steps: dict[int, Future[list[RolloutGroup]]] = {}
         self._episode_slots = asyncio.Semaphore(recipe.rollouts.concurrency)
-        self._resources = AsyncExitStack()
-
-    @property
-    def is_running(self) -> bool:
-        """Whether its thread is alive."""
-        return self._thread.is_alive()
+        self._resources = ExitStack()
 
     def __enter__(self) -> Self:
-        self._thread.start()
-        try:
-            self._wait_for(self._open())
-        except BaseException:
-            self._stop_thread()
-            raise
-        return self
-
-    async def _open(self) -> None:
-        async with AsyncExitStack() as stack:
+        with ExitStack() as stack:
+            self._portal = portal = stack.enter_context(start_blocking_portal(name="rollouts"))
             if self.judge is not None:  # first, because a server for the engine may take minutes to start
-                await stack.enter_async_context(self.judge)
-            self.engine = await stack.enter_async_context(
-                self.engine_spec.open(frame_source=self.prompts.frame_source, say=self.say)
-            )
+                stack.enter_context(portal.wrap_async_context_manager(self.judge))
+            opened = self.engine_spec.open(frame_source=self.prompts.frame_source, say=self.say)
+            self.engine = stack.enter_context(portal.wrap_async_context_manager(opened))
             if not self.engine.backend.exact_tokens:
                 name = self.engine.backend.name
                 raise SettingsError(f"backend {name} does not return its token ids; train with sglang or transformers")
             self._resources = stack.pop_all()
+        return self
 
     def __exit__(self, *exc: object) -> None:
-        try:
-            self._wait_for(self._close())
-        finally:
-            self._stop_thread()
-
-    async def _close(self) -> None:
-        for task in self._steps.values():
-            task.cancel()
-        await asyncio.gather(*self._steps.values(), return_exceptions=True)
-        await self._resources.aclose()
-
-    def _stop_thread(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-    def _wait_for(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        for step in self._steps.values():
+            step.cancel()
+        self._resources.close()
 
     def update_weights(
         self, version: int, *, folder: Path | None = None, tensors: Mapping[str, Any] | None = None
@@ -148,27 +122,21 @@ class RolloutProducer:
         Raises:
             BackendError: the weights were not accepted or not confirmed.
         """
-        self._wait_for(self._update_weights(version, folder, tensors))
-
-    async def _update_weights(self, version: int, folder: Path | None, tensors: Mapping[str, Any] | None) -> None:
-        await self.engine.backend.update_weights(str(version), folder=folder, tensors=tensors)
+        update = self.engine.backend.update_weights
+        self._portal.call(partial(update, str(version), folder=folder, tensors=tensors))
         self.version = version
         end = min(self.recipe.steps, version + self.recipe.rollouts.staleness + 1)
         for step in range(self._next_step, end):
-            self._steps[step] = asyncio.create_task(self._groups(step))
+            self._steps[step] = self._portal.start_task_soon(self._groups, step)
             self._next_step = step + 1
 
     def groups(self, step: int) -> list[RolloutGroup]:
         """The groups of a step in the order of its prompts; waits until all of its rollouts are done."""
-
-        async def result() -> list[RolloutGroup]:
-            return await self._steps.pop(step)
-
-        return self._wait_for(result())
+        return self._steps.pop(step).result()
 
     def rollouts(self, prompts: Sequence[Prompt], settings: Settings) -> list[Rollout]:
         """One rollout per prompt, in order: for measures apart from training."""
-        return self._wait_for(run_all(self._episode(prompt, settings) for prompt in prompts))
+        return self._portal.call(run_all, [self._episode(prompt, settings) for prompt in prompts])
 
     async def _groups(self, step: int) -> list[RolloutGroup]:
         count = self.recipe.prompts

@@ -77,23 +77,16 @@ class GrpoTrainer(TrainingRun[GrpoRecipe]):
         self.banned_tokens = torch.tensor(media, device=self.distributed.device)
         self.idle_steps = 0
 
-    def run(self) -> Path | None:
-        recipe, progress = self.recipe, self.progress
-        with ExitStack() as stack:
-            monitor = producer = None
-            if self.distributed.is_main:
-                log = stack.enter_context(MetricsLog(self.out, step=progress.step))
-                display = stack.enter_context(ProgressDisplay(steps=recipe.steps, step=progress.step))
-                monitor = GrpoMonitor(log, display)
-                producer = stack.enter_context(self.rollout_producer(display.say))
-                if progress.step:
-                    display.say(f"resuming from step {progress.step}")
-            self.update_rollout_weights(producer)
-            if not progress.step:
-                self._measure_held_out(producer, monitor, {})
-            while progress.step < recipe.steps:
-                self._step(producer, monitor)
-        return self.export()
+    def train(self, log: MetricsLog | None, display: ProgressDisplay | None, stack: ExitStack) -> None:
+        monitor = producer = None
+        if log is not None and display is not None:
+            monitor = GrpoMonitor(log, display)
+            producer = stack.enter_context(self.rollout_producer(display.say))
+        self.update_rollout_weights(producer)
+        if not self.progress.step:
+            self._measure_held_out(producer, monitor, {})
+        while self.progress.step < self.recipe.steps:
+            self._step(producer, monitor)
 
     def rollout_producer(self, say: Callable[[str], None]) -> RolloutProducer:
         """What produces this run's rollouts, not entered yet; `say` gets a line when something is starting."""
@@ -212,7 +205,7 @@ class GrpoTrainer(TrainingRun[GrpoRecipe]):
             norm = clip_gradients(self.learner.parameters(), self.recipe.clip)
             self.optimiser.step()
         self.optimiser.zero_grad()
-        tally = tally.all_reduce(distributed.sum, distributed.max)
+        tally = tally.all_reduce(distributed.sum)
         loss_sum, fresh_drift, fresh_tokens = distributed.sum(loss_sum, fresh_drift, fresh_tokens)
         means = tally.means()
         return {

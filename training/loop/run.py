@@ -9,6 +9,7 @@ import sys
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
@@ -21,6 +22,7 @@ from paravt_infer.files import write_text_atomic
 from paravt_infer.model import load_pretrained
 from paravt_training.loop.checkpoint import CheckpointManager, TrainingProgress
 from paravt_training.loop.export import START_FILE, export_model
+from paravt_training.loop.metrics import MetricsLog, ProgressDisplay
 from paravt_training.model.attention import use_packed_attention
 from paravt_training.model.distributed import DistributedContext, DType, init_distributed, shard, shutdown_distributed
 from paravt_training.model.encode import Encoder
@@ -109,15 +111,29 @@ class TrainingRun(ABC, Generic[R]):
         if last or self.progress.step % self.recipe.checkpoints.every == 0:
             self.checkpoints.save(self.learner, self.optimiser, self.progress)
 
-    def export(self) -> Path | None:
-        """Export the model to the run's folder; returns the path on the main process."""
-        return export_model(
-            self.learner, self.start, self.out / "export", self.distributed, dtype=self.recipe.export_dtype
-        )
-
-    @abstractmethod
     def run(self) -> Path | None:
         """Train to the last step and export the model; returns its folder on the main process."""
+        step = self.progress.step
+        steps: int = self.recipe.steps  # type: ignore[attr-defined]  # a key of GRPO, the sum of phases of SFT
+        with ExitStack() as stack:
+            log = display = None
+            if self.distributed.is_main:
+                log = stack.enter_context(MetricsLog(self.out, step=step))
+                display = stack.enter_context(ProgressDisplay(steps=steps, step=step))
+                if step:
+                    display.say(f"resuming from step {step} of {steps}")
+            self.train(log, display, stack)
+        folder = self.out / "export"
+        return export_model(self.learner, self.start, folder, self.distributed, dtype=self.recipe.export_dtype)
+
+    @abstractmethod
+    def train(self, log: MetricsLog | None, display: ProgressDisplay | None, stack: ExitStack) -> None:
+        """Train to the last step.
+
+        Args:
+            log, display: of the main process; None on the others.
+            stack: closes what is entered when the run ends.
+        """
 
 
 def compute_dtype(recipe: RunRecipe, distributed: DistributedContext) -> DType:

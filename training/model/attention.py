@@ -30,31 +30,13 @@ def use_packed_attention(model: Any) -> None:
     model.config.vision_config._attn_implementation = VISION
 
 
-def _text(
-    module: Any,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: None,
-    *,
-    scaling: float,
-    row_cu_seqlens: Tensor,
-    **_: Any,
-) -> tuple[Tensor, None]:
+def _text(_: Any, *tensors: Tensor, scaling: float, row_cu_seqlens: Tensor, **__: Any) -> tuple[Tensor, None]:
+    query, key, value = tensors[:3]
     return attend(query, key, value, row_cu_seqlens, scale=scaling, causal=True), None
 
 
-def _vision(
-    module: Any,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: None,
-    *,
-    scaling: float,
-    cu_seq_lens_q: Tensor,
-    **_: Any,
-) -> tuple[Tensor, None]:
+def _vision(_: Any, *tensors: Tensor, scaling: float, cu_seq_lens_q: Tensor, **__: Any) -> tuple[Tensor, None]:
+    query, key, value = tensors[:3]
     return attend(query, key, value, cu_seq_lens_q, scale=scaling, causal=False), None
 
 

@@ -52,29 +52,35 @@ class LearnedSpan:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class EncodedSample:
-    """One conversation as tensors."""
+class TokenTensors:
+    """What an encoded sample and a packed row of samples have in common; `learned` counts learned tokens."""
 
     ids: Tensor
     """A frame has as many placeholder ids as visual tokens.  # [tokens]"""
-    labels: Tensor
-    """The same ids where they are learned, -100 elsewhere.  # [tokens]"""
     positions: Tensor
-    """Time, height and width for the rotary embedding, from 0.  # [3, tokens]"""
-    mm_token_type_ids: Tensor
-    """1 for visual tokens, 0 for text.  # [tokens]"""
+    """Time, height and width for the rotary embedding; each sample's start at 0.  # [3, tokens]"""
     pixel_values: Tensor
-    """Patches of all frames.  # [patches, channels * 2 * patch * patch]"""
+    """Patches of all frames.  # [patches, Encoder.patch_features]"""
     image_grid_thw: Tensor
     """Patches of each frame: 1, rows, columns.  # [frames, 3]"""
-    spans: tuple[LearnedSpan, ...] = field(default=())
-    """The learned turns."""
+    spans: tuple[LearnedSpan, ...] = ()
+    """The learned turns, as ranges of the learned tokens."""
     behaviour: Tensor = field(default_factory=lambda: torch.zeros(0))
-    """Log-probabilities of the learned tokens when they were sampled; empty in SFT samples.  # [learned]"""
+    """Log-probabilities of the learned tokens when they were sampled; empty in SFT.  # [learned]"""
     advantages: Tensor = field(default_factory=lambda: torch.zeros(0))
-    """Advantages of the learned tokens' episode; empty in SFT samples.  # [learned]"""
+    """Advantages of the learned tokens' episodes over their groups; empty in SFT.  # [learned]"""
     fresh: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.bool))
-    """Whether the current weights sampled the token; empty in SFT samples.  # [learned]"""
+    """Whether the current weights sampled the token; empty in SFT.  # [learned]"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EncodedSample(TokenTensors):
+    """One conversation as tensors."""
+
+    labels: Tensor
+    """`ids` where they are learned, -100 elsewhere.  # [tokens]"""
+    mm_token_type_ids: Tensor
+    """1 for visual tokens, 0 for text.  # [tokens]"""
 
     def __len__(self) -> int:
         return int(self.ids.shape[0])

@@ -5,7 +5,7 @@ are those it would have alone.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
@@ -13,35 +13,19 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from paravt_training.model.distributed import DistributedContext
-from paravt_training.model.encode import IGNORED, EncodedSample, LearnedSpan
+from paravt_training.model.encode import IGNORED, EncodedSample, TokenTensors
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PackedRow:
+class PackedRow(TokenTensors):
     """Concatenated samples: one forward pass."""
 
-    ids: Tensor
-    """# [tokens]"""
-    positions: Tensor
-    """# [3, tokens]"""
     cu_seqlens: Tensor
     """Cumulative lengths: where each sample starts, and the end of the last.  # [samples + 1], int32"""
-    pixel_values: Tensor
-    """# [patches, patch features]"""
-    image_grid_thw: Tensor
-    """# [frames, 3]"""
     logit_positions: Tensor
     """Positions whose logits predict a learned token.  # [learned]"""
     targets: Tensor
     """The learned tokens.  # [learned]"""
-    spans: tuple[LearnedSpan, ...] = ()
-    """Learned turns, as ranges of `targets`."""
-    behaviour: Tensor = field(default_factory=lambda: torch.zeros(0))
-    """Log-probabilities of `targets` when they were sampled; empty in SFT rows.  # [learned]"""
-    advantages: Tensor = field(default_factory=lambda: torch.zeros(0))
-    """Advantage of each target's episode over its group; empty in SFT rows.  # [learned]"""
-    fresh: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.bool))
-    """Whether the current weights sampled the token; empty in SFT rows.  # [learned]"""
 
     def to(self, device: torch.device) -> "PackedRow":
         tensors = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "spans"}

@@ -7,6 +7,7 @@ makes a tiny one in a few seconds.
 
 import json
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,16 +66,7 @@ def build_tokenizer(corpus: list[str], vocab_size: int, added: tuple[str, ...] =
     Args:
         added: texts that become one token each, after the tags.
     """
-    from tokenizers import (
-        AddedToken,
-        Regex,
-        Tokenizer,
-        decoders,
-        models,
-        normalizers,
-        pre_tokenizers,
-        trainers,
-    )
+    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
     from transformers import Qwen2Tokenizer
     from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX
 
@@ -125,7 +117,14 @@ def _write(
     folder.mkdir(parents=True, exist_ok=True)
     ids = {token: tokenizer.convert_tokens_to_ids(token) for token in SPECIAL_TOKENS}
     torch.manual_seed(seed)
-    model = Qwen3VLForConditionalGeneration(_config(shape, frame, len(tokenizer), ids)).to(DTYPES[dtype])
+    config = qwen3_vl_config(
+        shape,
+        vocab_size=(len(tokenizer) + 63) // 64 * 64,
+        deepstack=range(shape.vision_layers),
+        position_embeddings=(frame // 16) ** 2,
+        ids=ids,
+    )
+    model = Qwen3VLForConditionalGeneration(config).to(DTYPES[dtype])
     model.generation_config.eos_token_id = [ids["<|im_end|>"], ids["<|endoftext|>"]]
     model.generation_config.pad_token_id = ids["<|endoftext|>"]
     model.save_pretrained(folder)
@@ -147,19 +146,37 @@ def _write(
     return folder
 
 
-def _config(shape: MiniShape, frame: int, tokens: int, ids: dict[str, int]) -> Any:
-    """The model's configuration.
+_CONFIG_TOKENS = {
+    "image_token_id": "image_pad", "video_token_id": "video_pad",
+    "vision_start_token_id": "vision_start", "vision_end_token_id": "vision_end",
+}  # fmt: skip
+
+
+def qwen3_vl_config(
+    shape: MiniShape,
+    *,
+    vocab_size: int,
+    deepstack: Sequence[int],
+    position_embeddings: int = 48**2,
+    ids: Mapping[str, int] | None = None,
+    tied: bool = True,
+) -> Any:
+    """A Qwen3-VL configuration.
 
     Args:
-        tokens: of the tokenizer; the embedding has the next multiple of 64.
-        ids: of the special tokens.
+        deepstack: layers of the vision tower whose features go to text layers.
+        position_embeddings: learned positions of the vision tower, a square.
+        ids: of `SPECIAL_TOKENS`; by default those of the published models.
+        tied: whether the head shares the embeddings' weights.
     """
     from transformers import Qwen3VLConfig
 
+    tokens = {name: ids[f"<|{text}|>"] for name, text in _CONFIG_TOKENS.items()} if ids else {}
+    end = {"eos_token_id": ids["<|im_end|>"], "pad_token_id": ids["<|endoftext|>"]} if ids else {}
     third = shape.head_dim // 2 // 3
     return Qwen3VLConfig(
         text_config={
-            "vocab_size": (tokens + 63) // 64 * 64,
+            "vocab_size": vocab_size,
             "hidden_size": shape.hidden,
             "intermediate_size": shape.intermediate,
             "num_hidden_layers": shape.layers,
@@ -169,9 +186,8 @@ def _config(shape: MiniShape, frame: int, tokens: int, ids: dict[str, int]) -> A
             "max_position_embeddings": 32768,
             "rms_norm_eps": 1e-6,
             "bos_token_id": None,
-            "eos_token_id": ids["<|im_end|>"],
-            "pad_token_id": ids["<|endoftext|>"],
-            "tie_word_embeddings": True,
+            "tie_word_embeddings": tied,
+            **end,
             "rope_parameters": {
                 "rope_type": "default",
                 "rope_theta": 5e6,
@@ -188,14 +204,11 @@ def _config(shape: MiniShape, frame: int, tokens: int, ids: dict[str, int]) -> A
             "patch_size": 16,
             "spatial_merge_size": shape.merge,
             "temporal_patch_size": 2,
-            "num_position_embeddings": (frame // 16) ** 2,
-            "deepstack_visual_indexes": list(range(shape.vision_layers)),
+            "num_position_embeddings": position_embeddings,
+            "deepstack_visual_indexes": list(deepstack),
         },
-        image_token_id=ids["<|image_pad|>"],
-        video_token_id=ids["<|video_pad|>"],
-        vision_start_token_id=ids["<|vision_start|>"],
-        vision_end_token_id=ids["<|vision_end|>"],
-        tie_word_embeddings=True,
+        **tokens,
+        tie_word_embeddings=tied,
     )
 
 

@@ -11,43 +11,25 @@ from statistics import mean
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import RootModel
 
 from paravt_infer.budget import SYSTEM_TOKENS
 from paravt_infer.errors import ModelError, SettingsError
 from paravt_infer.model import load_pretrained
 from paravt_infer.settings import Settings
 from paravt_training.grpo.recipe import GrpoRecipe, load_grpo_recipe
-from paravt_training.model.random_checkpoint import build_mini
+from paravt_training.model.random_checkpoint import build_mini, qwen3_vl_config
 from paravt_training.recipe import MINI, MiniShape, ParquetData, SftRecipe, WorldData, load_recipe, read_recipe
 
-PUBLISHED: dict[str, dict[str, dict[str, Any]]] = {
-    size: {
-        "text_config": {
-            "vocab_size": 151936,
-            "hidden_size": hidden,
-            "intermediate_size": intermediate,
-            "num_hidden_layers": layers,
-            "num_attention_heads": heads,
-            "num_key_value_heads": 8,
-            "head_dim": 128,
-        },
-        "vision_config": {
-            "depth": vision_layers,
-            "hidden_size": vision_hidden,
-            "intermediate_size": vision_intermediate,
-            "num_heads": 16,
-            "out_hidden_size": hidden,
-            "deepstack_visual_indexes": deepstack,
-        },
-    }
-    for size, hidden, intermediate, layers, heads, vision_layers, vision_hidden, vision_intermediate, deepstack in (
-        ("2B", 2048, 6144, 28, 16, 24, 1024, 4096, [5, 11, 17]),
-        ("4B", 2560, 9728, 36, 32, 24, 1024, 4096, [5, 11, 17]),
-        ("8B", 4096, 12288, 36, 32, 27, 1152, 4304, [8, 16, 24]),
-    )
+_COMMON: dict[str, Any] = {"kv_heads": 8, "head_dim": 128, "vision_heads": 16}
+_SMALL_VISION: dict[str, Any] = {"vision_layers": 24, "vision_hidden": 1024, "vision_intermediate": 4096}
+_LARGE_VISION: dict[str, Any] = {"vision_layers": 27, "vision_hidden": 1152, "vision_intermediate": 4304}
+PUBLISHED: dict[str, tuple[MiniShape, tuple[int, ...]]] = {
+    "2B": (MiniShape(hidden=2048, intermediate=6144, layers=28, heads=16, **_COMMON, **_SMALL_VISION), (5, 11, 17)),
+    "4B": (MiniShape(hidden=2560, intermediate=9728, layers=36, heads=32, **_COMMON, **_SMALL_VISION), (5, 11, 17)),
+    "8B": (MiniShape(hidden=4096, intermediate=12288, layers=36, heads=32, **_COMMON, **_LARGE_VISION), (8, 16, 24)),
 }
-"""The configurations of the published dense Qwen3-VL models, so that plans for them need no hub."""
+"""Shapes and deepstack layers of the published dense Qwen3-VL models, so that plans for them need no hub."""
 
 FRAME_TEXT_TOKENS = 10
 """Text tokens per frame: its time, one token per digit, and the tokens before and after its visual tokens."""
@@ -148,9 +130,8 @@ def _part(parameter: str) -> str:
 
 def published(size: str) -> Any:
     """The configuration of a published model, by its size: 2B, 4B or 8B."""
-    from transformers import Qwen3VLConfig
-
-    return Qwen3VLConfig(**PUBLISHED[size], tie_word_embeddings=size != "8B")
+    shape, deepstack = PUBLISHED[size]
+    return qwen3_vl_config(shape, vocab_size=151936, deepstack=deepstack, tied=size != "8B")
 
 
 def load_config(start: str, mini: MiniShape, frame: int) -> Any:
@@ -223,12 +204,8 @@ def load_any_recipe(file: str | Path, changes: Sequence[str] = ()) -> SftRecipe 
     Raises:
         SettingsError: one line that names the file, the key and what is allowed.
     """
-    keys = read_recipe(file, changes, _AnyRecipe, "*.yaml").model_extra or {}
+    keys = read_recipe(file, changes, RootModel[dict[str, Any]], "*.yaml").root
     return load_recipe(file, changes) if "phases" in keys else load_grpo_recipe(file, changes)
-
-
-class _AnyRecipe(BaseModel):
-    model_config = ConfigDict(extra="allow")
 
 
 def run_sizes(recipe: SftRecipe | GrpoRecipe, *, gpus: int | None = None) -> RunSizes:
@@ -313,16 +290,12 @@ class SampleTokens:
         return self.overview + self.prompt + self.responses + self.evidence
 
     @property
-    def input(self) -> float:
-        return self.overview + self.prompt + self.evidence + self.windows
-
-    @property
     def output(self) -> float:
         return self.responses + self.summaries
 
     @property
     def total(self) -> float:
-        return self.input + self.output
+        return self.main + self.windows + self.summaries
 
 
 def sample_tokens(shape: RunSizes, *, maximum: bool = False, learned: bool = False) -> SampleTokens:

@@ -221,7 +221,7 @@ def test_tokens_of_a_reinforced_run_by_hand() -> None:
     assert (usual.overview, usual.prompt, usual.responses) == (8 * 40, 300, 100)
     assert (usual.evidence, usual.windows, usual.summaries) == (2.5 * 20, 2.5 * (300 + 2 * 40), 2.5 * 20)
     assert (most.overview, most.responses, most.evidence) == (12 * 40, 4 * 100, 3 * 5 * 40)
-    assert usual.total == usual.main + usual.windows + usual.summaries == usual.input + usual.output
+    assert usual.total == usual.main + usual.windows + usual.summaries
     lines = {line.name: line for line in step_tokens(REINFORCED)}
     assert lines["a step"].value == 8 * usual.total and lines["learned a step"].value == 8 * 150
     assert lines["a step"].maximum == 8 * most.total
