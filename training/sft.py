@@ -19,7 +19,7 @@ from paravt_training.loop.held_out import HeldOutSet
 from paravt_training.loop.metrics import MetricsLog, ProgressDisplay
 from paravt_training.loop.run import TrainingRun, main, run_recipe
 from paravt_training.model.distributed import DistributedContext, clip_gradients
-from paravt_training.model.packing import supervised_loss
+from paravt_training.model.packing import padded_rows, supervised_loss
 from paravt_training.model.random_checkpoint import build_mini
 from paravt_training.recipe import MINI, Phase, SftRecipe, WorldData, load_recipe
 
@@ -41,7 +41,7 @@ def learning_rate_at(phase: Phase, step: int) -> float:
     return phase.learning_rate * (phase.final + (1 - phase.final) * (1 + math.cos(math.pi * elapsed)) / 2)
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(eq=False)
 class SftTrainer(TrainingRun[SftRecipe]):
     """One run of supervised fine-tuning; made by `from_recipe`."""
 
@@ -116,7 +116,7 @@ class SftTrainer(TrainingRun[SftRecipe]):
         sizes = (sum(len(row.targets) for row in portion.rows), sum(len(row.ids) for row in portion.rows))
         learned, tokens, samples, left_out = distributed.sum(*sizes, portion.samples, len(portion.dropped))
         loss_sum = 0.0
-        for row in self.padded_rows(portion.rows, minimum=1):
+        for row in padded_rows(portion.rows, self.padding_row, distributed, minimum=1):
             loss, _ = supervised_loss(self.learner, row)
             # FSDP averages gradients over the processes: times their number, they are summed.
             (loss * (distributed.world_size / max(1.0, learned))).backward()

@@ -183,20 +183,14 @@ class RolloutProducer:
         frames = await self._frames(rollout)
         contexts = trajectories(rollout)
         chosen = contexts if recipe.sub_agents else contexts[:1]
-
-        def encode() -> list[EncodedSample]:
-            return [
-                encode_trajectory(
-                    context,
-                    self.encoder,
-                    lambda ref: frames[ref.digest],
-                    version=step,
-                    skip_structure=recipe.rewards.structural_mask,
-                )
-                for context in chosen
-            ]
-
-        samples = await asyncio.to_thread(encode)
+        encode = partial(
+            encode_trajectory,
+            encoder=self.encoder,
+            frame_of=lambda ref: frames[ref.digest],
+            version=step,
+            skip_structure=recipe.rewards.structural_mask,
+        )
+        samples = await asyncio.to_thread(lambda: [encode(context) for context in chosen])
         group.too_long += sum(len(sample) > recipe.row_tokens for sample in samples)
         return [sample for sample in samples if len(sample) <= recipe.row_tokens and sample.behaviour.numel()]
 

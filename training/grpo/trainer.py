@@ -30,7 +30,7 @@ from paravt_training.loop.metrics import MetricsLog, ProgressDisplay
 from paravt_training.loop.run import TrainingRun, compute_dtype, load_learner, release_memory, run_recipe
 from paravt_training.model.distributed import DistributedContext, clip_gradients, gather_weights
 from paravt_training.model.encode import EncodedSample
-from paravt_training.model.packing import Learner, PackedRow, pack
+from paravt_training.model.packing import Learner, PackedRow, pack, padded_rows
 from paravt_training.world.questions import question_set
 
 WEIGHTS = "weights"
@@ -41,7 +41,7 @@ class Idle(ParavtError):
     """Too many steps in a row had nothing to learn from."""
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(eq=False)
 class GrpoTrainer(TrainingRun[GrpoRecipe]):
     """One run of reinforcement learning; made by `from_recipe`.
 
@@ -179,7 +179,7 @@ class GrpoTrainer(TrainingRun[GrpoRecipe]):
         learned, tokens = distributed.sum(sum(len(row.targets) for row in rows), sum(len(row.ids) for row in rows))
         tally = Tally()
         loss_sum = fresh_drift = fresh_tokens = max_fresh_drift = 0.0
-        for row in self.padded_rows(rows):
+        for row in padded_rows(rows, self.padding_row, distributed):
             reference = None
             if self.reference is not None:
                 with torch.no_grad():

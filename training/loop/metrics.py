@@ -5,6 +5,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,7 +20,7 @@ PLAIN_SECONDS = 10.0
 """Interval between lines where stderr is not a terminal."""
 
 
-class MetricsLog:
+class MetricsLog(AbstractContextManager["MetricsLog"]):
     """Writes `metrics.jsonl`, one JSON object per step, and `tensorboard/` in the folder of a run.
 
     Args:
@@ -33,9 +34,6 @@ class MetricsLog:
         write_text_atomic(path, "".join(f"{line}\n" for line in lines if json.loads(line)["step"] <= step))
         self._file = path.open("a")
         self._tensorboard = _tensorboard_writer(folder / "tensorboard", step)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *exc: object) -> None:
         self._file.close()

@@ -8,7 +8,7 @@ import signal
 import sys
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,13 +26,13 @@ from paravt_training.loop.metrics import MetricsLog, ProgressDisplay
 from paravt_training.model.attention import use_packed_attention
 from paravt_training.model.distributed import DistributedContext, DType, init_distributed, shard, shutdown_distributed
 from paravt_training.model.encode import Encoder
-from paravt_training.model.packing import Learner, PackedRow, padded_rows, padding_row
+from paravt_training.model.packing import Learner, padding_row
 from paravt_training.recipe import RunRecipe
 
 R = TypeVar("R", bound=RunRecipe)
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(eq=False)
 class TrainingRun(ABC, Generic[R]):
     """One run; its steps are defined by `paravt_training.sft` and `paravt_training.grpo.trainer`."""
 
@@ -77,16 +77,7 @@ class TrainingRun(ABC, Generic[R]):
             parameter_groups(learner, recipe.weight_decay), lr=0.0, betas=recipe.betas, fused=True
         )
         progress = checkpoints.load(learner, optimiser, done[-1]) if done else TrainingProgress()
-        return cls(
-            recipe=recipe,
-            distributed=distributed,
-            start=start,
-            encoder=encoder,
-            learner=learner,
-            optimiser=optimiser,
-            checkpoints=checkpoints,
-            progress=progress,
-        )
+        return cls(recipe, distributed, start, encoder, learner, optimiser, checkpoints, progress)
 
     @classmethod
     def start_model(cls, recipe: R, distributed: DistributedContext) -> str:
@@ -96,10 +87,6 @@ class TrainingRun(ABC, Generic[R]):
     def __post_init__(self) -> None:
         self.out = Path(self.recipe.out)
         self.padding_row = padding_row(self.encoder.chat.tokenizer.eos_token_id, self.encoder.patch_features)
-
-    def padded_rows(self, rows: Sequence[PackedRow], *, minimum: int = 0) -> Iterator[PackedRow]:
-        """This process's rows and then padding: as many as every other process gets (`packing.padded_rows`)."""
-        return padded_rows(rows, self.padding_row, self.distributed, minimum=minimum)
 
     def set_learning_rates(self, rate: float, vision_rate: float) -> None:
         """Set the learning rates of the next step; the vision tower has its own."""

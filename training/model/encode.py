@@ -79,8 +79,6 @@ class EncodedSample(TokenTensors):
 
     labels: Tensor
     """`ids` where they are learned, -100 elsewhere.  # [tokens]"""
-    mm_token_type_ids: Tensor
-    """1 for visual tokens, 0 for text.  # [tokens]"""
 
     def __len__(self) -> int:
         return int(self.ids.shape[0])
@@ -166,7 +164,6 @@ class Encoder:
             ids=expanded,
             labels=torch.where(is_learned, expanded, IGNORED),
             positions=positions[:, 0],
-            mm_token_type_ids=types,
             pixel_values=self.patches([frame.pixels for frame in frames]),
             image_grid_thw=grid,
             spans=spans,

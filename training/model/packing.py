@@ -60,18 +60,14 @@ def join(samples: Sequence[EncodedSample]) -> PackedRow:
     for sample in samples:
         spans += [replace(span, start=span.start + before, end=span.end + before) for span in sample.spans]
         before += int((sample.labels != IGNORED).sum())
+    names = ("ids", "pixel_values", "image_grid_thw", "behaviour", "advantages", "fresh")
     return PackedRow(
-        ids=torch.cat([sample.ids for sample in samples]),
+        **{name: torch.cat([getattr(sample, name) for sample in samples]) for name in names},
         positions=torch.cat([sample.positions for sample in samples], dim=1),
         cu_seqlens=lengths.cumsum(0).to(torch.int32),
-        pixel_values=torch.cat([sample.pixel_values for sample in samples]),
-        image_grid_thw=torch.cat([sample.image_grid_thw for sample in samples]),
         logit_positions=learned - 1,
         targets=labels[learned],
         spans=tuple(spans),
-        behaviour=torch.cat([sample.behaviour for sample in samples]),
-        advantages=torch.cat([sample.advantages for sample in samples]),
-        fresh=torch.cat([sample.fresh for sample in samples]),
     )
 
 

@@ -258,30 +258,18 @@ class TrainingPlan:
 
     def to_json(self) -> dict[str, Any]:
         """The plan as `paravt train plan --json` prints it, in bytes, tokens and seconds."""
-        values: dict[str, Any] = _json_keys(asdict(self))
+        values = asdict(self, dict_factory=lambda fields: {_JSON_KEYS.get(name, name): value for name, value in fields})
         if self.shape.sampling:
             values["shape"]["sampling"]["settings"] = self.shape.sampling.settings.model_dump()
         return values
 
 
 _JSON_KEYS = {
-    "explanation": "how",
-    "maximum": "most",
-    "query_size": "queries",
-    "key_size": "keys",
-    "vision_layers": "blocks",
-    "vision_hidden": "block_hidden",
-    "vision_intermediate": "block_intermediate",
-    "token_side": "side",
+    "explanation": "how", "maximum": "most", "query_size": "queries", "key_size": "keys", "vision_layers": "blocks",
+    "vision_hidden": "block_hidden", "vision_intermediate": "block_intermediate", "token_side": "side",
     "concurrency": "at_once",
-}
+}  # fmt: skip
 """Fields whose JSON keys are older than their names."""
-
-
-def _json_keys(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {_JSON_KEYS.get(key, key): _json_keys(item) for key, item in value.items()}
-    return [_json_keys(item) for item in value] if isinstance(value, list) else value
 
 
 def make_plan(shape: RunSizes, gpu: str = "h100") -> TrainingPlan:

@@ -221,50 +221,41 @@ def run_sizes(recipe: SftRecipe | GrpoRecipe, *, gpus: int | None = None) -> Run
     start, data = recipe.model.start, recipe.data
     frame_side = data.frame if isinstance(data, WorldData) else 0
     model = ModelSizes.from_config(load_config(start, recipe.model.mini, frame_side), start)
-    common: dict[str, Any] = {
-        "model": model,
-        "row_tokens": recipe.row_tokens,
-        "gradient_checkpointing": recipe.gradient_checkpointing,
-        "bf16": recipe.precision != "fp32",
-    }
+    sampling = None
     if isinstance(recipe, SftRecipe):
-        last = recipe.phases[-1]
-        pixels = frame_side**2
-        budgets: tuple[int, ...] = tuple(last.mix.budgets)
+        phase = recipe.phases[-1]
+        train_gpus, samples = 1, phase.batch or recipe.batch
+        pixels, budgets = frame_side**2, tuple[int, ...](phase.mix.budgets)
         if isinstance(data, ParquetData):
             pixels, budgets = data.max_pixels, (data.frames,)
-        return RunSizes(
-            **common,
-            gpus=gpus or 1,
-            samples=last.batch or recipe.batch,
-            frame_tokens=_frame_tokens(model, pixels),
-            budgets=budgets,
-        )
-    if gpus:
+    else:
         try:
-            recipe.check_processes(gpus)
+            recipe.check_processes(gpus or 1)
         except ValueError as error:
             raise SettingsError(f"--gpus {gpus}: {error}") from None
-    in_process, gating = recipe.rollouts.backend == "transformers", recipe.gating
-    settings = recipe.episode_settings(frames=gating.frames, seed=0)
-    return RunSizes(
-        **common,
-        gpus=gpus or (1 if in_process else recipe.gpus.train),
-        samples=recipe.prompts * recipe.group,
-        frame_tokens=_frame_tokens(model, frame_side**2 or settings.max_pixels),
-        budgets=gating.budgets if gating.enabled else (gating.frames,),
-        sampling=RolloutSizes(
+        in_process, gating = recipe.rollouts.backend == "transformers", recipe.gating
+        settings = recipe.episode_settings(frames=gating.frames, seed=0)
+        train_gpus, samples = 1 if in_process else recipe.gpus.train, recipe.prompts * recipe.group
+        pixels = frame_side**2 or settings.max_pixels
+        budgets = gating.budgets if gating.enabled else (gating.frames,)
+        sampling = RolloutSizes(
             gpus=1 if in_process else recipe.gpus.rollout,
             concurrency=recipe.rollouts.concurrency,
             reference=recipe.objective.kl > 0,
             sub_agents=recipe.sub_agents,
             settings=settings,
-        ),
+        )
+    return RunSizes(
+        model=model,
+        gpus=gpus or train_gpus,
+        row_tokens=recipe.row_tokens,
+        gradient_checkpointing=recipe.gradient_checkpointing,
+        bf16=recipe.precision != "fp32",
+        samples=samples,
+        frame_tokens=max(1, pixels // model.token_side**2),
+        budgets=budgets,
+        sampling=sampling,
     )
-
-
-def _frame_tokens(model: ModelSizes, pixels: int) -> int:
-    return max(1, pixels // model.token_side**2)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -98,7 +98,7 @@ async def test_only_what_the_model_wrote_is_learned(start: Path, encoder: Encode
     assert whole.count("<think>\n<think>") == 3 and "blue star moves" in whole  # fed, and not in `written`
     for sample in (main, *subs):
         learned = sample.labels != IGNORED
-        assert not bool(sample.mm_token_type_ids[learned].any())
+        assert not bool((sample.ids == encoder.chat.image_token_id)[learned].any())
         assert torch.equal(sample.ids[learned], sample.labels[learned])
         assert len(sample.behaviour) == len(sample.fresh) == int(learned.sum())
         assert torch.equal(sample.behaviour, torch.full_like(sample.behaviour, LOGPROB))
@@ -109,7 +109,7 @@ async def test_frames_stand_where_they_were_shown(start: Path, encoder: Encoder,
     rollout, store = await episode(start, evidence=evidence)
     main, *subs = await samples(rollout, store, encoder)
     shown = len(rollout.overview) + sum(len(call.frames) for call in rollout.evidence) * (evidence == "frames")
-    assert len(main.image_grid_thw) == shown and int(main.mm_token_type_ids.sum()) == 4 * shown
+    assert len(main.image_grid_thw) == shown and int((main.ids == encoder.chat.image_token_id).sum()) == 4 * shown
     assert main.pixel_values.shape[0] == 16 * shown
     first = (await store.frames(rollout.question.video, [rollout.overview[0].time], SIZING))[0]
     assert torch.equal(main.pixel_values[:16], encoder.patches([first.pixels]))

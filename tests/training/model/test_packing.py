@@ -53,7 +53,7 @@ def test_packed_samples_have_the_logits_of_each_alone(
             # Alone, by transformers' own attention and positions.
             alone = plain(
                 input_ids=sample.ids[None],
-                mm_token_type_ids=sample.mm_token_type_ids[None],
+                mm_token_type_ids=(sample.ids == plain.config.image_token_id).int()[None],
                 pixel_values=sample.pixel_values,
                 image_grid_thw=sample.image_grid_thw,
                 use_cache=False,
