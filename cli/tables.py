@@ -131,9 +131,10 @@ def print_plan(name: str, plan: "TrainingPlan") -> None:
     if not parts["head"]:
         parameters[-1] = ("head", "0", "tied to the embeddings")
     tokens = [
-        (item.name, f"{item.value:,.0f}", f"{item.most:,.0f}" if item.most else "", item.how) for item in plan.tokens
+        (item.name, f"{item.value:,.0f}", f"{item.maximum:,.0f}" if item.maximum else "", item.explanation)
+        for item in plan.tokens
     ]
-    seconds = [(item.name, f"{item.value:,.3g}", item.how) for item in plan.seconds]
+    seconds = [(item.name, f"{item.value:,.3g}", item.explanation) for item in plan.seconds]
     unit = "rollout" if shape.sampling else "conversation"
     for table in (
         _estimates("parameters", [*parameters, ("all", f"{shape.model.total:,}", "exact")]),
@@ -153,7 +154,7 @@ def print_plan(name: str, plan: "TrainingPlan") -> None:
 def _memory(title: str, lines: "list[Estimate]", capacity: float) -> Table:
     total = sum(line.value for line in lines)
     digits = 1 if total > 1e9 else 4  # for the small model
-    rows = [(line.name, f"{line.value / 1e9:,.{digits}f}", line.how) for line in lines]
+    rows = [(line.name, f"{line.value / 1e9:,.{digits}f}", line.explanation) for line in lines]
     return _estimates(title, [*rows, ("all", f"{total / 1e9:,.{digits}f}", f"of {capacity / 1e9:.0f}")])
 
 

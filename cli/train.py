@@ -75,7 +75,6 @@ def plan(
 
     Loads no model. --json is in bytes, tokens and seconds.
     """
-    from pydantic_core import to_jsonable_python
 
     with stderr().status("reading the recipe and the model's configuration"):
         from paravt_training.plan.estimate import make_plan
@@ -86,7 +85,7 @@ def plan(
     if not as_json:
         tables.print_plan(chosen.name, estimates)
     else:
-        print(json.dumps({"recipe": chosen.name} | to_jsonable_python(estimates), indent=1))
+        print(json.dumps({"recipe": chosen.name} | estimates.to_json(), indent=1))
 
 
 @app.command("report")

@@ -24,7 +24,7 @@ from paravt_infer import Engine, Question, Settings, open_backend
 from paravt_infer.backends.base import Backend, Generation, Request, processor_sizing
 from paravt_infer.model import load_model_files
 from paravt_infer.video.sampling import FrameSizing
-from paravt_training.model.tiny import build_tiny
+from paravt_training.model.random_checkpoint import build_tiny
 from paravt_training.world.numbered_video import write_numbered_video
 
 MAIN_SECONDS, SUB_SECONDS = 0.4, 0.3

@@ -1,4 +1,4 @@
-"""A step of SFT and of GRPO in the real shapes, random weights, beside what the plan predicts.
+"""A step of SFT and of GRPO in the real shapes with random weights, compared with what the plan predicts.
 
 ``python -m measures.gpu`` is to take under five minutes on one GPU of 141 GB; under torchrun the model is in
 shards. Where AdamW's moments do not fit, the step is made with plain SGD, the prediction leaves them out, and the
@@ -17,23 +17,29 @@ from measures.machine import describe_machine, markdown_table
 from paravt_infer.settings import Settings
 from paravt_training.grpo.objective import ObjectiveConfig, token_loss
 from paravt_training.model.attention import use_packed_attention
-from paravt_training.model.distributed import DistributedContext, clip, join_processes, leave_processes, shard
+from paravt_training.model.distributed import (
+    DistributedContext,
+    clip_gradients,
+    init_distributed,
+    shard,
+    shutdown_distributed,
+)
 from paravt_training.model.packing import Learner, PackedRow, supervised_loss
 from paravt_training.plan.estimate import GPUS, Estimate, training_memory
-from paravt_training.plan.sizes import ModelSizes, RolloutSizes, RunSizes, config_of, published
+from paravt_training.plan.sizes import ModelSizes, RolloutSizes, RunSizes, load_config, published
 from paravt_training.recipe import MINI, MiniShape
 
 FRAMES = 32
 """Frames of a row, 224 x 224 pixels each."""
 SAMPLES = 4
 LEARNED = 0.25
-"""The part of a row's tokens that are learned."""
+"""The share of a row's tokens that are learned."""
 STEPS = 3
 """The first of them warms up and is not timed."""
 
 
-def row_of(config: Any, tokens: int, place: DistributedContext) -> PackedRow:
-    """A row of `tokens` tokens in `SAMPLES` samples: random words, and frames where a true row has them."""
+def row_of(config: Any, tokens: int, distributed: DistributedContext) -> PackedRow:
+    """A row of `tokens` tokens in `SAMPLES` samples: random text tokens, and frames where a real row has them."""
     vision = config.vision_config
     side = 224 // vision.patch_size // vision.spatial_merge_size * vision.spatial_merge_size
     visual = (side // vision.spatial_merge_size) ** 2
@@ -44,68 +50,68 @@ def row_of(config: Any, tokens: int, place: DistributedContext) -> PackedRow:
         start = (number % SAMPLES) * each + (number // SAMPLES) * (visual + 10)
         ids[start : start + visual] = config.image_token_id
     words = (ids != config.image_token_id).nonzero()[:, 0]
-    places = words[words % each != each - 1][-int(tokens * LEARNED) :]
+    positions = words[words % each != each - 1][-int(tokens * LEARNED) :]
     features = vision.in_channels * vision.temporal_patch_size * vision.patch_size**2
     return PackedRow(
         ids=ids,
         positions=torch.arange(tokens).remainder(each).expand(3, -1).contiguous(),
-        borders=torch.arange(0, tokens + 1, each, dtype=torch.int32),
+        cu_seqlens=torch.arange(0, tokens + 1, each, dtype=torch.int32),
         pixel_values=torch.randn(FRAMES * side * side, features, generator=draw),
         image_grid_thw=torch.tensor([[1, side, side]] * FRAMES),
-        places=places,
-        targets=ids[(places + 1).remainder(tokens)].clamp(max=999),
-        behaviour=torch.full((len(places),), -5.0),
-        advantages=torch.randn(len(places), generator=draw),
-        fresh=torch.ones(len(places), dtype=torch.bool),
-    ).to(place.device)
+        logit_positions=positions,
+        targets=ids[(positions + 1).remainder(tokens)].clamp(max=999),
+        behaviour=torch.full((len(positions),), -5.0),
+        advantages=torch.randn(len(positions), generator=draw),
+        fresh=torch.ones(len(positions), dtype=torch.bool),
+    ).to(distributed.device)
 
 
-def network(config: Any, place: DistributedContext, *, bf16: bool) -> Learner:
+def network(config: Any, distributed: DistributedContext, *, bf16: bool) -> Learner:
     """Random weights in fp32, in shards where there is a process group."""
     from transformers import Qwen3VLForConditionalGeneration
 
-    with place.device:
+    with distributed.device:
         model = Qwen3VLForConditionalGeneration(deepcopy(config))  # attention is set in it
     use_packed_attention(model)
     model.gradient_checkpointing_enable({"use_reentrant": False})
     learner = Learner(model)
-    if place.sharded:
-        shard(learner, place, bf16=bf16)
+    if distributed.sharded:
+        shard(learner, distributed, "bf16" if bf16 else "fp32")
     learner.train()
     return learner
 
 
-def measure(size: str, kind: str, tokens: int, place: DistributedContext, *, gpu: str) -> list[str]:
+def measure(size: str, kind: str, tokens: int, distributed: DistributedContext, *, gpu: str) -> list[str]:
     """One line of the table: what a step took."""
     config = _config(size)
-    bf16 = place.device.type == "cuda"
-    shape = shape_of(size, kind, tokens, place.world, bf16=bf16)
+    bf16 = distributed.device.type == "cuda"
+    shape = shape_of(size, kind, tokens, distributed.world_size, bf16=bf16)
     predicted = training_memory(shape)
     moments = _gigabytes([line for line in predicted if line.name == "AdamW moments"])
     total = _gigabytes(predicted)
-    adam = total < GPUS[gpu].memory / 1e9 * 0.95 or place.device.type != "cuda"
-    learner = network(config, place, bf16=bf16)
-    reference = network(config, place, bf16=bf16).requires_grad_(False).eval() if kind == "GRPO" else None
+    adam = total < GPUS[gpu].memory / 1e9 * 0.95 or distributed.device.type != "cuda"
+    learner = network(config, distributed, bf16=bf16)
+    reference = network(config, distributed, bf16=bf16).requires_grad_(False).eval() if kind == "GRPO" else None
     optimiser: Any = (
         torch.optim.AdamW(learner.parameters(), lr=1e-6, fused=True)
         if adam
         else torch.optim.SGD(learner.parameters(), lr=1e-6)
     )
-    row = row_of(config, tokens, place)
-    if place.device.type == "cuda":
+    row = row_of(config, tokens, distributed)
+    if distributed.device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
     seconds = []
     for _ in range(STEPS):
         began = time.monotonic()
         _step(learner, reference, row)
-        clip(learner.parameters(), 1.0)
+        clip_gradients(learner.parameters(), 1.0)
         optimiser.step()
         optimiser.zero_grad()
-        if place.device.type == "cuda":
+        if distributed.device.type == "cuda":
             torch.cuda.synchronize()
         seconds.append(time.monotonic() - began)
-    used = torch.cuda.max_memory_allocated() / 1e9 if place.device.type == "cuda" else float("nan")
-    speed = tokens * place.world / min(seconds[1:])
+    used = torch.cuda.max_memory_allocated() / 1e9 if distributed.device.type == "cuda" else float("nan")
+    speed = tokens * distributed.world_size / min(seconds[1:])
     return [
         *(size, kind, "AdamW" if adam else "SGD (moments do not fit)", f"{total - (0 if adam else moments):.1f}"),
         *(f"{used:.1f}", f"{speed:,.0f}", f"{min(seconds[1:]):.2f}"),
@@ -138,13 +144,13 @@ def _logprobs(logits: torch.Tensor, row: PackedRow) -> torch.Tensor:
 
 
 def _config(size: str) -> Any:
-    return config_of(MINI, MiniShape(), 64) if size == MINI else published(size)
+    return load_config(MINI, MiniShape(), 64) if size == MINI else published(size)
 
 
 def shape_of(size: str, kind: str, tokens: int, gpus: int, *, bf16: bool = True) -> RunSizes:
     """What the plan is asked about."""
-    model = ModelSizes.of(_config(size), size)
-    sampling = RolloutSizes(gpus=1, at_once=64, reference=True, sub_agents=True, settings=Settings())
+    model = ModelSizes.from_config(_config(size), size)
+    sampling = RolloutSizes(gpus=1, concurrency=64, reference=True, sub_agents=True, settings=Settings())
     supervised = RunSizes(
         model=model,
         gpus=gpus,
@@ -177,21 +183,21 @@ def main() -> None:
         ]
         print(markdown_table(["shape", "step", "GB predicted, one GPU, AdamW"], rows))
         return
-    place = join_processes()
+    distributed = init_distributed()
     try:
         rows = []
         for size in options.sizes:
             for kind in ("SFT", "GRPO"):
-                rows.append(measure(size, kind, options.tokens, place, gpu=options.gpu))
-                if place.device.type == "cuda":
+                rows.append(measure(size, kind, options.tokens, distributed, gpu=options.gpu))
+                if distributed.device.type == "cuda":
                     torch.cuda.empty_cache()
-        if place.leads:
+        if distributed.is_main:
             head = ["shape", "step", "optimiser", "GB predicted", "GB used", "tokens/s", "seconds a step"]
             here = describe_machine("torch", "transformers")
-            print(f"{here}; {place.world} processes, rows of {options.tokens} tokens\n")
+            print(f"{here}; {distributed.world_size} processes, rows of {options.tokens} tokens\n")
             print(markdown_table(head, rows))
     finally:
-        leave_processes()
+        shutdown_distributed()
 
 
 if __name__ == "__main__":

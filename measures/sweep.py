@@ -31,7 +31,7 @@ from paravt_infer.backends.base import Backend
 from paravt_infer.engine import EngineSpec
 from paravt_infer.questions import Question
 from paravt_infer.rollout_files import load_rollouts
-from paravt_training.model.tiny import build_tiny
+from paravt_training.model.random_checkpoint import build_tiny
 from paravt_training.world.benchmark_fixture import benchmark_rows, write_benchmarks
 
 CONCURRENCIES = (1, 8, 64)

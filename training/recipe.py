@@ -1,34 +1,29 @@
-"""Recipes: everything that a training run is made from, checked before anything is loaded.
+"""Recipes: everything that determines a training run, validated before anything is loaded.
 
-A recipe is a YAML file in `training/recipes` or anywhere else. Its key `base` names a recipe that it changes: keys are
-laid over that one's, mappings key by key. A key that there is not, or a value that does not fit, is one line that names
+A recipe is a YAML file, bundled in `training/recipes` or anywhere else. Its key `base` names a recipe that it modifies:
+its keys override that recipe's, mappings key by key. An unknown key or a wrong value is an error of one line that names
 the key and what is allowed.
 """
 
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
 import yaml  # type: ignore[import-untyped]
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from paravt_infer import bundled
-from paravt_infer.errors import SettingsError
-from paravt_infer.schema import validation_message
+from paravt_infer.errors import SettingsError, suggestion
+from paravt_infer.schema import FrozenModel, validation_message
 
 FOLDER = Path(__file__).parent / "recipes"
 R = TypeVar("R", bound=BaseModel)
 MINI = "mini"
-"""The name of the model that is made anew, in place of a folder or a hub id."""
+"""The `model.start` of a model with random weights, in place of a folder or a hub id."""
 
 
-class ConfigModel(BaseModel):
-    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, frozen=True)
-
-
-class MiniShape(ConfigModel):
-    """The sizes of the small model that a run from `mini` begins with."""
+class MiniShape(FrozenModel):
+    """The sizes of the small model that a run from `mini` starts with."""
 
     layers: int = Field(default=4, ge=1)
     hidden: int = Field(default=128, ge=16, multiple_of=16)
@@ -37,71 +32,71 @@ class MiniShape(ConfigModel):
     kv_heads: int = Field(default=2, ge=1)
     head_dim: int = Field(default=32, ge=16, multiple_of=16)
     vision_layers: int = Field(default=2, ge=1)
-    """Each layer's features go to a text layer (deepstack)."""
+    """The features of each go to a text layer (deepstack)."""
     vision_hidden: int = Field(default=128, ge=16, multiple_of=16)
     vision_intermediate: int = Field(default=256, ge=16)
     vision_heads: int = Field(default=4, ge=1)
     merge: Literal[1, 2, 4] = 2
-    """A visual token is made of so many patches, of 16 pixels, down and across."""
+    """A visual token covers merge x merge patches of 16 x 16 pixels."""
     vocabulary: int = Field(default=1000, ge=300)
-    """At most so many tokens before tags and special ones are added."""
+    """Maximum tokens before tags and special tokens are added."""
 
 
-class ModelConfig(ConfigModel):
-    """What is trained."""
+class ModelConfig(FrozenModel):
+    """The model that is trained."""
 
     start: str = MINI
-    """`mini`, `bundled` (the checkpoint that ships), or the folder or hub id of a Qwen3-VL checkpoint."""
+    """`mini`, `bundled` (the bundled checkpoint), or the folder or hub id of a Qwen3-VL checkpoint."""
     mini: MiniShape = MiniShape()
-    """Of account where `start` is `mini`."""
+    """Ignored unless `start` is `mini`."""
 
     @field_validator("start")
     @classmethod
-    def _where_it_ships(cls, start: str) -> str:
+    def _bundled_path(cls, start: str) -> str:
         return str(bundled.checkpoint_path()) if start == "bundled" else start
 
 
-class WorldData(ConfigModel):
-    """The sample world, without end, from a seed. Frames are drawn, no file is read."""
+class WorldData(FrozenModel):
+    """The sample world: endless data from a seed. Frames are drawn, no files are read."""
 
     kind: Literal["world"]
     seed: int = 0
     frame: int = Field(default=64, ge=32, multiple_of=32)
-    """Frames are drawn so many pixels wide and high; a `mini` model takes no others."""
+    """Width and height of frames in pixels; a `mini` model takes no other size."""
     noise: float = Field(default=6.0, ge=0)
-    """At most so much Gaussian noise a pixel (standard deviation, of 255)."""
+    """Maximum standard deviation of the Gaussian noise per pixel, of 255."""
     brightness: float = Field(default=0.06, ge=0, lt=1)
-    """Frames are made lighter or darker by at most this part."""
+    """Maximum relative change of brightness, up or down."""
     compressed: float = Field(default=0.6, ge=0, le=1)
-    """The part of the traces whose frames have a coarse picture codec's faults."""
+    """The share of traces whose frames have JPEG compression artefacts."""
 
 
-class ParquetData(ConfigModel):
-    """Parquet files of conversations: `messages` as a JSON string, videos as parts of them."""
+class ParquetData(FrozenModel):
+    """Parquet files of conversations: `messages` as a JSON string, with videos as parts of them."""
 
     kind: Literal["parquet"]
     files: list[str] = Field(min_length=1)
-    """Paths; * and ** stand for any names."""
+    """Paths; * and ** are wildcards."""
     videos: str | None = None
-    """The folder that the rows' video paths start from; by default that of their Parquet file."""
+    """The folder that video paths are relative to; by default that of the row's Parquet file."""
     prefixes: dict[str, str] = {}
-    """Folders of what stands after a path's beginning, such as `selfqa/`, where it has one of its own."""
+    """Folders for video paths by their prefix, such as `selfqa/`, in place of `videos`."""
     fps: float = Field(default=1.0, gt=0)
     frames: int = Field(default=64, ge=1)
-    """A video part has at most so many frames, unless it says how many."""
+    """Maximum frames per video part, unless the part sets its own."""
     min_pixels: int = Field(default=784, ge=1)
     max_pixels: int = Field(default=50176, ge=1)
     seed: int = 0
-    """Of the order in which rows are visited; another one each epoch."""
+    """Of the order of rows, which differs in each epoch."""
 
 
-class TraceMix(ConfigModel):
-    """Weights of the sample world's kinds of trace (`paravt_training.world.stream`), and of shorter conversations."""
+class TraceMix(FrozenModel):
+    """Weights of the sample world's kinds of traces, including short ones that teach one skill."""
 
     caption: float = Field(default=0.0, ge=0)
-    """One frame and the name of what it shows: a few tokens, so that seeing is learned at a fraction of the cost."""
+    """One frame and the name of what it shows: a few tokens, to learn seeing at a fraction of the cost."""
     reading: float = Field(default=0.0, ge=0)
-    """A question, its evidence in words and the answer: so that reading is learned at a fraction of the cost."""
+    """A question, its evidence as text and the answer: to learn reading at a fraction of the cost."""
     perception: float = Field(default=0.4, ge=0)
     parallel: float = Field(default=0.3, ge=0)
     sequential: float = Field(default=0.1, ge=0)
@@ -109,73 +104,73 @@ class TraceMix(ConfigModel):
     reasoning: float = Field(default=0.05, ge=0)
     direct: float = Field(default=0.05, ge=0)
     frames: float = Field(default=0.2, ge=0, le=1)
-    """The part of the sequential traces whose calls return frames."""
+    """The share of sequential traces whose calls return frames."""
     tool_code: float = Field(default=0.0, ge=0, le=1)
-    """The part of the traces with calls in the competing `<tool_code>` form: a pretrained habit, to be studied."""
+    """The share of traces with calls that use the competing `<tool_code>` syntax: a pretrained habit, to be studied."""
     budgets: list[Literal[4, 8, 16, 32, 64]] = Field(default=[4, 8, 16, 32, 64], min_length=1)
-    """Frames an overview may have, drawn evenly; one named twice is drawn twice as often."""
+    """Overview frame budgets to draw from uniformly; one that is listed twice is drawn twice as often."""
 
 
-class Phase(ConfigModel):
-    """A stretch of steps with one learning rate, its own warm-up and decay, and one mix of data."""
+class Phase(FrozenModel):
+    """A range of steps with its own learning rate, warm-up, decay and mix of data."""
 
     name: str = "all"
     steps: int = Field(ge=1)
     learning_rate: float = Field(gt=0)
-    """At its highest, after the warm-up."""
+    """The peak, after warm-up."""
     vision_rate: float = Field(default=1.0, ge=0)
-    """The vision tower's learning rate as a part of the others'."""
+    """The vision tower's learning rate relative to the others'."""
     warmup: float = Field(default=0.05, ge=0, lt=1)
-    """The part of the steps in which the rate rises from 0."""
+    """The share of steps in which the rate rises from 0."""
     final: float = Field(default=0.0, ge=0, le=1)
-    """The part of the rate that the cosine ends at."""
+    """The rate at the end of the cosine, relative to the peak."""
     batch: int | None = Field(default=None, ge=1)
-    """Samples a step, over all processes; the recipe's `batch` by default."""
+    """Samples per step over all processes; by default the recipe's `batch`."""
     mix: TraceMix = TraceMix()
-    """Of account for the sample world."""
+    """Ignored unless the data is the sample world."""
 
 
-class CheckpointConfig(ConfigModel):
+class CheckpointConfig(FrozenModel):
     every: int = Field(default=100, ge=1)
-    """Steps from one checkpoint to the next; the last step always has one."""
+    """Steps between checkpoints; the last step always gets one."""
     keep: int = Field(default=2, ge=1)
-    """The newest so many stay."""
+    """Number of newest checkpoints to keep."""
     keep_every: int = Field(default=0, ge=0)
-    """Those of every so many steps stay too; 0 for none."""
+    """Also keep the checkpoints of every Nth step; 0 for none."""
 
 
-class HeldOutConfig(ConfigModel):
-    """A small measure while training: what would be said exactly right, each token given the right ones before it."""
+class HeldOutConfig(FrozenModel):
+    """A small measure during training: turns predicted exactly right, each token given the right ones before it."""
 
     every: int = Field(default=0, ge=0)
-    """Steps from one to the next; 0 for never."""
+    """Steps between measures; 0 for never."""
     traces: int = Field(default=96, ge=1)
-    """How many."""
+    """Number of traces."""
     seed: int = 77
-    """Of the sample world; another than the data's."""
+    """Of the sample world; must differ from the data's."""
     mix: TraceMix = TraceMix()
 
 
-class RunRecipe(ConfigModel):
-    """What recipes of all kinds have."""
+class RunRecipe(FrozenModel):
+    """The keys of all recipes."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9_.-]+$")
     out: str
     """The folder of the run: metrics, checkpoints, the exported model."""
     seed: int = 0
-    """Of all that a run draws, and of the weights that it makes anew."""
+    """Of everything that a run draws, and of random weights."""
     model: ModelConfig = ModelConfig()
     data: Annotated[WorldData | ParquetData, Field(discriminator="kind")]
     weight_decay: float = Field(default=0.01, ge=0)
     clip: float = Field(default=1.0, gt=0)
-    """The gradient's norm is cut to this."""
+    """Maximum gradient norm."""
     betas: tuple[float, float] = (0.9, 0.999)
     precision: Literal["auto", "bf16", "fp32"] = "auto"
     """What layers compute in; `auto` is bf16 on a GPU and fp32 on a CPU. Weights are kept in fp32."""
     gradient_checkpointing: bool = False
-    """Compute a layer's inner values again in the backward pass, to save memory."""
+    """Recompute activations in the backward pass to save memory."""
     threads: int = Field(default=0, ge=0)
-    """CPU threads of each process; 0 leaves it to torch."""
+    """CPU threads per process; 0 leaves it to torch."""
     checkpoints: CheckpointConfig = CheckpointConfig()
     export_dtype: Literal["bf16", "fp32"] = "bf16"
     """Of the exported model."""
@@ -186,25 +181,25 @@ class SftRecipe(RunRecipe):
 
     phases: list[Phase] = Field(min_length=1)
     batch: int = Field(default=32, ge=1)
-    """Samples a step, over all processes."""
+    """Samples per step over all processes."""
     row_tokens: int = Field(default=4096, ge=64)
-    """Samples are packed into rows of at most so many tokens; one row is one forward pass."""
+    """Maximum tokens per packed row; one row is one forward pass."""
     loaders: int = Field(default=1, ge=0)
-    """Processes that make data ahead; 0 makes it in the trainer."""
+    """Processes that prepare data ahead; 0 prepares it in the training process."""
     held_out: HeldOutConfig = HeldOutConfig()
 
     @model_validator(mode="after")
-    def _fits(self) -> "SftRecipe":
+    def _consistent(self) -> "SftRecipe":
         if isinstance(self.data, WorldData):
             if self.held_out.every and self.held_out.seed == self.data.seed:
-                raise ValueError("held_out.seed must be another than data.seed, or nothing is held out")
+                raise ValueError("held_out.seed must differ from data.seed, or nothing is held out")
             for phase in self.phases:
-                _weighed(phase.mix, f"phases, {phase.name}")
-            _weighed(self.held_out.mix, "held_out")
+                _check_weights(phase.mix, f"phases, {phase.name}")
+            _check_weights(self.held_out.mix, "held_out")
         elif self.held_out.every:
-            raise ValueError("held_out.every must be 0 where data.kind is parquet: its traces are the sample world's")
+            raise ValueError("held_out.every must be 0 if data.kind is parquet: its traces are the sample world's")
         elif self.model.start == MINI:
-            raise ValueError("model.start must be a checkpoint where data.kind is parquet: mini knows few words")
+            raise ValueError("model.start must be a checkpoint if data.kind is parquet: mini knows few words")
         return self
 
     @property
@@ -212,7 +207,7 @@ class SftRecipe(RunRecipe):
         return sum(phase.steps for phase in self.phases)
 
     def phase_at(self, step: int) -> tuple[Phase, int]:
-        """The phase of step number `step` (from 0), and the step's number in it."""
+        """The phase of step `step` (from 0), and the step's index in it."""
         for phase in self.phases:
             if step < phase.steps:
                 return phase, step
@@ -224,17 +219,17 @@ class SftRecipe(RunRecipe):
         return self.phase_at(step)[0].batch or self.batch
 
 
-def _weighed(mix: TraceMix, where: str) -> None:
+def _check_weights(mix: TraceMix, where: str) -> None:
     names = ("caption", "reading", "perception", "parallel", "sequential", "overview", "reasoning", "direct")
     if not any(getattr(mix, name) for name in names):
-        raise ValueError(f"{where}: mix has only zeros; one of {', '.join(names)} must be above 0")
+        raise ValueError(f"{where}: all weights of mix are 0; one of {', '.join(names)} must be above 0")
 
 
 def load_recipe(file: str | Path, changes: Iterable[str] = ()) -> SftRecipe:
-    """The SFT recipe of a YAML file, or of that name in `training/recipes`, with `changes` made to it.
+    """Load the SFT recipe of a YAML file, or the bundled one of that name, and apply `changes`.
 
     Args:
-        changes: `key=value`, keys with dots (`phases.0.steps=100`), values as YAML.
+        changes: `key=value`, with dotted keys (`phases.0.steps=100`) and YAML values.
 
     Raises:
         SettingsError: one line that names the file, the key and what is allowed.
@@ -243,35 +238,32 @@ def load_recipe(file: str | Path, changes: Iterable[str] = ()) -> SftRecipe:
 
 
 def read_recipe(file: str | Path, changes: Iterable[str], kind: type[R], pattern: str) -> R:
-    """A recipe of any kind.
+    """As `load_recipe`, for a recipe of any kind.
 
     Args:
-        pattern: which files in `training/recipes` are of this kind.
-
-    Raises:
-        SettingsError: one line that names the file, the key and what is allowed.
+        pattern: matches the bundled recipes of this kind.
     """
     path = _find(file, pattern)
-    values = _keys(path, pattern)
+    values = _read(path, pattern)
     for change in changes:
-        _set(values, change)
+        _apply(values, change)
     try:
         return kind.model_validate(values)
     except ValidationError as error:
-        raise SettingsError(f"{path}: {_fault(error, kind)}") from None
+        raise SettingsError(f"{path}: {_message(error, kind)}") from None
 
 
-def _find(file: str | Path, pattern: str, start: Path = Path()) -> Path:
-    """The file of a path from `start`, or of a name in `training/recipes`."""
-    for path in (start / file, FOLDER / f"{file}.yaml"):
+def _find(file: str | Path, pattern: str, folder: Path = Path()) -> Path:
+    """The recipe of a path relative to `folder`, or of a name."""
+    for path in (folder / file, FOLDER / f"{file}.yaml"):
         if path.is_file():
             return path
-    known = ", ".join(sorted(one.stem for one in FOLDER.glob(pattern)))
+    known = ", ".join(sorted(path.stem for path in FOLDER.glob(pattern)))
     raise SettingsError(f"{file}: no such recipe; name a YAML file or one of {known}")
 
 
-def _keys(path: Path, pattern: str, above: tuple[Path, ...] = ()) -> dict[str, Any]:
-    """A file's keys, laid over those of its base; `above` are the recipes that change it."""
+def _read(path: Path, pattern: str, modified_by: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """A file's keys merged into those of its base; `modified_by` are the recipes that it is a base of."""
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
@@ -282,53 +274,54 @@ def _keys(path: Path, pattern: str, above: tuple[Path, ...] = ()) -> dict[str, A
     if base is None:
         return values
     try:
-        below = _find(str(base), pattern, path.parent)
+        base_path = _find(str(base), pattern, path.parent)
     except SettingsError as error:
         raise SettingsError(f"{path}: recipe base: {error}") from None
-    if below.resolve() in (path.resolve(), *above):
-        raise SettingsError(f"{path}: recipe base: {base} is itself made from this recipe; name another")
-    return _laid_over(_keys(below, pattern, (path.resolve(), *above)), values)
+    if base_path.resolve() in (path.resolve(), *modified_by):
+        raise SettingsError(f"{path}: recipe base: {base} is itself based on this recipe; choose another")
+    return _merge(_read(base_path, pattern, (path.resolve(), *modified_by)), values)
 
 
-def _laid_over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    both = {key for key in above if isinstance(above[key], dict) and isinstance(below.get(key), dict)}
-    return {**below, **above, **{key: _laid_over(below[key], above[key]) for key in both}}
+def _merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    merged = base | changes
+    for key, value in changes.items():
+        if isinstance(value, dict) and isinstance(base.get(key), dict):
+            merged[key] = _merge(base[key], value)
+    return merged
 
 
-def _fault(error: ValidationError, kind: type[BaseModel]) -> str:
-    """The first fault, its key with dots, and the keys there are where it is none of them."""
-    fault = error.errors()[0]
-    keys = [str(part) for part in fault["loc"] if part not in ("world", "parquet")]
-    if fault["type"] == "extra_forbidden":
-        known = _known(fault["loc"], kind)
-        near = get_close_matches(keys[-1], known, n=1)
-        meant = f"; did you mean {near[0]}?" if near else ""
-        return f"recipe {'.'.join(keys)}: there is no such key{meant} (allowed: {', '.join(known)})"
-    if fault["type"] == "union_tag_invalid":
-        return f"recipe {'.'.join(keys)}.kind: must be 'world' or 'parquet', not {fault['ctx']['tag']!r}"
-    if fault["type"] == "union_tag_not_found":
-        return f"recipe {'.'.join(keys)}.kind: is missing; 'world' or 'parquet'"
-    if fault["type"] == "value_error":
-        return f"recipe {'.'.join([*keys, ''])[:-1]}: {fault['ctx']['error']}".replace("recipe :", "recipe:")
-    return validation_message(error, "recipe")
+def _message(error: ValidationError, kind: type[BaseModel]) -> str:
+    """The first problem in one line, with its dotted key."""
+    first = error.errors()[0]
+    keys = [str(key) for key in first["loc"] if key not in _DATA]
+    if first["type"] == "extra_forbidden":
+        return f"unknown key {'.'.join(keys)!r}{suggestion(keys[-1], _known_keys(first['loc'], kind))}"
+    if first["type"].startswith("union_tag"):
+        value = f", not {first['ctx']['tag']!r}" if "tag" in first.get("ctx", {}) else ", but is missing"
+        return f"recipe {'.'.join(keys)}.kind: must be 'world' or 'parquet'{value}"
+    message = validation_message(error, "recipe")
+    return message.replace("data.world.", "data.").replace("data.parquet.", "data.")  # kinds, not keys
 
 
-def _known(place: Sequence[int | str], kind: type[BaseModel]) -> list[str]:
-    """The keys of the part that the last of `place` is in."""
+_DATA = {"world": WorldData, "parquet": ParquetData}
+
+
+def _known_keys(location: Sequence[int | str], kind: type[BaseModel]) -> list[str]:
+    """The keys that are allowed where the last key of `location` is."""
     part: Any = kind
-    for key in place[:-1]:
-        if key in ("world", "parquet"):
-            part = WorldData if key == "world" else ParquetData
+    for key in location[:-1]:
+        if key in _DATA:
+            part = _DATA[key]
         elif isinstance(key, str):
             annotation = part.model_fields[key].annotation
-            # A list's or an option's own type is what its parts are.
-            inside = [one for one in get_args(annotation) if isinstance(one, type) and issubclass(one, BaseModel)]
-            part = inside[0] if inside else annotation
+            # Of a list or an optional key, the type of its items.
+            models = [item for item in get_args(annotation) if isinstance(item, type) and issubclass(item, BaseModel)]
+            part = models[0] if models else annotation
     return list(part.model_fields)
 
 
-def _set(values: Any, change: str) -> None:
-    """Make one `key=value` change."""
+def _apply(values: Any, change: str) -> None:
+    """Apply one `key=value` change in place."""
     key, equals, text = change.partition("=")
     if not equals or not key:
         raise SettingsError(f"--set {change}: must be key=value, such as phases.0.steps=100")
@@ -338,6 +331,6 @@ def _set(values: Any, change: str) -> None:
             values = values[int(name)] if isinstance(values, list) else values.setdefault(name, {})
         values[int(last) if isinstance(values, list) else last] = yaml.safe_load(text)
     except (ValueError, IndexError, TypeError, AttributeError):
-        raise SettingsError(f"--set {change}: the recipe has no place {key}") from None
+        raise SettingsError(f"--set {change}: the recipe has no key {key}") from None
     except yaml.YAMLError:
         raise SettingsError(f"--set {change}: {text!r} is not a YAML value") from None

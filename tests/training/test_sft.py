@@ -15,7 +15,7 @@ from paravt_infer.errors import SettingsError
 from paravt_infer.model import load_model_files, load_pretrained
 from paravt_training.loop.export import export_run
 from paravt_training.recipe import Phase, TraceMix, load_recipe
-from paravt_training.sft import rate_at, train
+from paravt_training.sft import learning_rate_at, train
 from paravt_training.world.build import build
 from tests.fixtures.processes import run, run_killed, run_processes
 from tests.fixtures.sft_run import command, metrics, write_recipe
@@ -52,7 +52,7 @@ def test_a_killed_run_goes_on_to_the_last_bit(whole: Path, start: Path, tmp_path
     assert [path.name for path in out.glob("checkpoints/*")] == [".step-00000002.part"]
     run_killed(r"/\.step-00000004\.part$", *command(recipe, "--resume"))  # before the second has its name
     assert sorted(path.name for path in out.glob("checkpoints/*")) == [".step-00000004.part", "step-00000002"]
-    with pytest.raises(SettingsError, match=r"holds a run of 2 steps; use --resume, or another out"):
+    with pytest.raises(SettingsError, match=r"holds a run of 2 steps; use --resume, or choose another out"):
         train(load_recipe(recipe))
     run("-m", *command(recipe, "--resume"))
     assert [path.name for path in sorted(out.glob("checkpoints/*"))] == ["step-00000004", "step-00000006"]
@@ -81,7 +81,7 @@ def test_the_exported_folder_is_a_model(whole: Path, start: Path, tmp_path: Path
     assert all(torch.equal(tensor.bfloat16(), load_file(folder / "model.safetensors")[n]) for n, tensor in fp32.items())
     earlier = load_file(export_run(out, tmp_path / "y", step=4) / "model.safetensors")
     assert any(not torch.equal(tensor, fp32[name].bfloat16()) for name, tensor in earlier.items())
-    with pytest.raises(SettingsError, match="no checkpoint of step 5; there are those of steps 4, 6"):
+    with pytest.raises(SettingsError, match="no checkpoint of step 5; choose from steps 4, 6"):
         export_run(out, tmp_path / "z", step=5)
     with pytest.raises(SettingsError, match="not the folder of a run"):
         export_run(tmp_path, tmp_path / "z")
@@ -141,8 +141,8 @@ def test_what_cannot_be_is_told_before_a_model_is_loaded(tmp_path: Path) -> None
 
 def test_the_rate_rises_falls_and_begins_anew_in_each_phase() -> None:
     phase = Phase(steps=200, learning_rate=2e-5, warmup=0.05, final=0.1)
-    rates = [rate_at(phase, step) for step in range(200)]
+    rates = [learning_rate_at(phase, step) for step in range(200)]
     assert rates[9] == rates[10] == max(rates) == 2e-5 and rates[0] == pytest.approx(2e-6)
     assert rates[:10] == sorted(rates[:10]) and rates[10:] == sorted(rates[10:], reverse=True)
     assert rates[105] == pytest.approx(2e-5 * 0.55, rel=0.02) and rates[-1] == pytest.approx(2e-6, rel=0.05)
-    assert all(math.isfinite(rate_at(Phase(steps=1, learning_rate=1), 0)) for _ in range(1))
+    assert all(math.isfinite(learning_rate_at(Phase(steps=1, learning_rate=1), 0)) for _ in range(1))

@@ -2,7 +2,7 @@
 
 from paravt_training.grpo.recipe import load_grpo_recipe
 from paravt_training.grpo.trainer import train
-from paravt_training.loop.run import under_torchrun
+from paravt_training.loop.run import main
 
 if __name__ == "__main__":
-    under_torchrun("paravt_training.grpo", "Reinforcement learning by a recipe.", load_grpo_recipe, train)
+    main("paravt_training.grpo", "Reinforcement learning by a recipe.", load_grpo_recipe, train)

@@ -1,4 +1,4 @@
-"""What reinforcement learning asks: prompts by number, each with its right answer, and where their frames come from."""
+"""The prompts of reinforcement learning, each with its right answer, and the source of their frames."""
 
 from dataclasses import dataclass, field
 from threading import Lock
@@ -22,58 +22,58 @@ from paravt_training.world.scene import Scene
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prompt:
-    """A question of which rollouts are made."""
+    """A question to make rollouts of."""
 
     id: str
-    """The same at each visit: gating draws by it."""
+    """The same at each visit; gating draws by it."""
     question: Question
     gold: GoldAnswer
     seen_by_overview: dict[int, bool] = field(default_factory=dict)
-    """Budget to whether the overview shows the evidence, where that is known: the Tool Necessity Gap."""
+    """Frame budget to whether the overview shows the evidence, where known (the Tool Necessity Gap)."""
 
 
 class Prompts(Protocol):
-    """Prompts by number, without end."""
+    """An infinite sequence of prompts."""
 
     frame_source: FrameSource
-    """Where their frames come from; closed by the engine."""
+    """Of their videos; closed by the engine."""
 
     def prompt(self, number: int) -> Prompt:
-        """Prompt `number`: the same in every process.
+        """Prompt `number`, the same in every process.
 
         Raises:
-            SettingsError: it cannot be used; names it.
+            SettingsError: it cannot be used; the message names it.
         """
 
 
 class WorldPrompts:
-    """Questions of the sample world's `rl` split; frames are drawn, no file is read."""
+    """Questions of the sample world's `rl` split; frames are drawn, no files are read."""
 
     def __init__(self, data: WorldData):
         self.data = data
-        self.drawn = DrawnFrames(self._wear)
+        self.drawn = DrawnFrames(self._augmentation)
         self.frame_source: FrameSource = self.drawn
 
     def prompt(self, number: int) -> Prompt:
-        return self.ask(question_at(self.data.seed, "rl", number))
+        return self.add(question_at(self.data.seed, "rl", number))
 
-    def ask(self, asked: WorldQuestion) -> Prompt:
-        """Any question of the sample world as a prompt, its scene ready to be drawn."""
-        self.drawn.add(asked.question.video, asked.scene)
-        return prompt_of(asked)
+    def add(self, item: WorldQuestion) -> Prompt:
+        """Any question of the sample world as a prompt; its scene is added to the frame source."""
+        self.drawn.add(item.question.video, item.scene)
+        return prompt_of(item)
 
-    def _wear(self, scene: Scene) -> Augmentation:
+    def _augmentation(self, scene: Scene) -> Augmentation:
         return Augmentation(self.data, scene.seed)
 
 
-def prompt_of(asked: WorldQuestion) -> Prompt:
+def prompt_of(item: WorldQuestion) -> Prompt:
     """A question of the sample world as a prompt; its video is the scene's name."""
-    question = asked.question
+    question = item.question
     return Prompt(
         id=question.id,
         question=question,
-        gold=GoldAnswer(answer=asked.answer, kind=question.kind, options=question.options),
-        seen_by_overview=asked.seen_by_overview,
+        gold=GoldAnswer(answer=item.answer, kind=question.kind, options=question.options),
+        seen_by_overview=item.seen_by_overview,
     )
 
 
@@ -81,12 +81,12 @@ class ParquetPrompts:
     """Rows of Parquet files in the paper's layout: a question, its video and, in `extra_info`, the right answer."""
 
     def __init__(self, data: ParquetData):
-        self.rows = ParquetSource(data, multiple=1)  # no frame is read through it
+        self.rows = ParquetSource(data, multiple=1)  # its frames are not used
         self.frame_source: FrameSource = VideoStore(DecodePool())
-        self._one = Lock()  # prompts are asked for on several threads
+        self._lock = Lock()  # several threads ask for prompts
 
     def prompt(self, number: int) -> Prompt:
-        with self._one:
+        with self._lock:
             row = self.rows.row(number)
         if isinstance(row, InvalidRow):
             raise SettingsError(str(row))
@@ -96,10 +96,10 @@ class ParquetPrompts:
         ]
         videos = videos or row.videos
         if not videos:
-            raise SettingsError(f"{where}: names no video")
+            raise SettingsError(f"{where}: has no video; add one or leave the row out")
         asked = [message for message in row.messages if message["role"] == "user"]
         if not asked:
-            raise SettingsError(f"{where}: asks nothing (it has no message of the user's)")
+            raise SettingsError(f"{where}: has no question (no user message); add one or leave the row out")
         options = row.info.get("options") or []
         try:
             question = Question.make(
@@ -109,10 +109,10 @@ class ParquetPrompts:
                 kind=row.kind if options or row.kind != "choice" else "open",
                 id=str(row.info.get("id") or f"{row.file.stem}-{row.number}"),
             )
-            # The row may hold it as it was asked; options and what a protocol adds must not stand there twice.
+            # The row may hold the text with options and what a protocol adds; they must not be there twice.
             added = get_protocol("paravt").question_text(question).removeprefix(question.text)
             question = question.model_copy(update={"text": question.text.removesuffix(added)})
-            # A choice whose options stand in its text alone is asked as it is written, and answered by a letter.
+            # A choice whose options are only in its text is asked as it is written, and answered by a letter.
             gold = GoldAnswer(answer=row.answer, kind=row.kind, options=question.options)  # type: ignore[arg-type]
         except SettingsError as error:
             raise SettingsError(f"{where}: {error}") from None

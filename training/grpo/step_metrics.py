@@ -1,4 +1,4 @@
-"""What a step of reinforcement learning measured of its rollouts: the names and meanings of its metrics."""
+"""The metrics of the rollouts of a reinforcement learning step."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -14,22 +14,22 @@ from paravt_training.rewards.format import format_reward, is_degenerate, tag_clo
 from paravt_training.rewards.total import compute_reward
 
 TAGS = ("think", "answer", "tool_call")
-YARDSTICK = RewardConfig()
-"""Form is measured alike in all runs, by the full recipe's R_fmt, whatever a run's own reward leaves out."""
+FULL_FORMAT = RewardConfig()
+"""`f_tau` is the R_fmt of the full recipe in all runs, whatever a run's own reward leaves out."""
 
 
 def batch_values(groups: Sequence[RolloutGroup], gains: Advantages, *, version: int) -> dict[str, Any]:
-    """Metrics of a step's rollouts, means over them where no other meaning is given.
+    """Metrics of a step's rollouts, means over them unless stated otherwise.
 
-    `f_tau` is the mean format reward at the sampling temperature, by `YARDSTICK`, and `kappa` the tool calls a rollout,
-    as in the paper's Table 2; `reward/format` is what the run itself paid. `closure/TAG` is the part closed of the tags
-    opened (Table 5); `staleness` counts versions.
+    `f_tau` is the mean format reward at the sampling temperature, by `FULL_FORMAT`, and `kappa` the number of tool
+    calls per rollout, as in the paper's Table 2; `reward/format` is the run's own format reward. `closure/TAG` is the
+    share of opened tags that were closed (Table 5); `staleness` is in versions.
 
     Args:
-        version: of the weights that are about to learn.
+        version: of the weights that learn from them.
     """
     rollouts = [rollout for group in groups for rollout in group.rollouts]
-    rewards = [one for group in groups for one in group.rewards]
+    rewards = [reward for group in groups for reward in group.rewards]
     values: dict[str, Any] = {
         "groups": len(groups),
         "groups_flat": len(gains.flat),
@@ -42,26 +42,27 @@ def batch_values(groups: Sequence[RolloutGroup], gains: Advantages, *, version: 
         "version": version,
     }
     if values["rollouts_failed"]:
-        values["failure"] = next(group.why for group in groups if group.why)
+        values["failure"] = next(group.failure for group in groups if group.failure)
     ages = [version - int(v) for rollout in rollouts for v in _versions(rollout)]
+    parts = dict.fromkeys(part for reward in rewards for part in reward.parts)
     values |= {"staleness/mean": _mean(ages), "staleness/most": max(ages, default=0)}
-    values |= {f"reward/{part}": _mean(one.parts.get(part, 0.0) for one in rewards) for part in _parts(rewards)}
-    values["reward/total"] = _mean(one.total for one in rewards)
+    values |= {f"reward/{part}": _mean(reward.parts.get(part, 0.0) for reward in rewards) for part in parts}
+    values["reward/total"] = _mean(reward.total for reward in rewards)
     return values | episode_values(rollouts)
 
 
 def episode_values(rollouts: Sequence[Rollout]) -> dict[str, Any]:
-    """Metrics of rollouts alone: form, tool use, length."""
+    """Metrics that need only the rollouts: format, tool use, length."""
     opened: Counter[str] = Counter()
     closed: Counter[str] = Counter()
     for rollout in rollouts:
-        for tag, (begun, ended) in tag_closure(rollout).items():
-            opened[tag] += begun
-            closed[tag] += ended
+        for tag, (opening, closing) in tag_closure(rollout).items():
+            opened[tag] += opening
+            closed[tag] += closing
     calls = [call for rollout in rollouts for call in rollout.evidence]
     count = max(1, len(rollouts))
     values: dict[str, Any] = {
-        "f_tau": _mean(map(_form, rollouts)),
+        "f_tau": _mean(map(_format_reward, rollouts)),
         "kappa": len(calls) / count,
         "calls_ok": sum(call.status == "ok" for call in calls) / count,
         "with_calls": _mean(bool(rollout.evidence) for rollout in rollouts),
@@ -79,28 +80,23 @@ def episode_values(rollouts: Sequence[Rollout]) -> dict[str, Any]:
 
 def held_out_values(prompts: Sequence[Prompt], rollouts: Sequence[Rollout], config: RewardConfig) -> dict[str, Any]:
     """Metrics of greedy episodes on held-out questions; failed ones are counted and left out."""
-    ran = [
+    scored = [
         (rollout, compute_reward(rollout, prompt.gold, config, judged=None))
         for prompt, rollout in zip(prompts, rollouts, strict=True)
         if rollout.status in ("answered", "no_answer")
     ]
-    chosen = [one.parts["accuracy"] for rollout, one in ran if rollout.question.options]
     values = {
-        "accuracy": _mean(one.parts["accuracy"] for _, one in ran),
-        "accuracy_choice": _mean(chosen),
-        "format": _mean(_form(rollout) for rollout, _ in ran),
-        "kappa": _mean(len(rollout.evidence) for rollout, _ in ran),
-        "failed": len(rollouts) - len(ran),
+        "accuracy": _mean(reward.parts["accuracy"] for _, reward in scored),
+        "accuracy_choice": _mean(reward.parts["accuracy"] for rollout, reward in scored if rollout.question.options),
+        "format": _mean(_format_reward(rollout) for rollout, _ in scored),
+        "kappa": _mean(len(rollout.evidence) for rollout, _ in scored),
+        "failed": len(rollouts) - len(scored),
     }
     return {f"held_out/{name}": value for name, value in values.items()}
 
 
-def _form(rollout: Rollout) -> float:
-    return 0.0 if is_degenerate(rollout) else format_reward(rollout, YARDSTICK)
-
-
-def _parts(rewards: Sequence[Any]) -> list[str]:
-    return list(dict.fromkeys(part for one in rewards for part in one.parts))
+def _format_reward(rollout: Rollout) -> float:
+    return 0.0 if is_degenerate(rollout) else format_reward(rollout, FULL_FORMAT)
 
 
 def _versions(rollout: Rollout) -> set[str]:

@@ -1,23 +1,24 @@
-"""PARA-GRPO: reinforcement learning of parallel tool use, on FSDP2 with rollouts from SGLang or in process.
+"""PARA-GRPO: reinforcement learning of parallel tool use, on FSDP2, with rollouts from SGLang or in process.
 
-``paravt train grpo --recipe mini_paragrpo`` runs here; ``torchrun --nproc-per-node 7 -m paravt_training.grpo --recipe
-paragrpo_8b`` shards the model over seven GPUs and starts a server on the eighth.
+``paravt train grpo --recipe mini_paragrpo`` runs in one process; ``torchrun --nproc-per-node 7 -m paravt_training.grpo
+--recipe paragrpo_8b`` shards the model over seven GPUs and starts a server on the eighth.
 """
 
 import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from paravt_infer.backends.base import Backend
+from paravt_infer.engine import EngineSpec
 from paravt_infer.errors import ParavtError, SettingsError
 from paravt_infer.rollout_files import save_rollouts
-from paravt_training.grpo.live import GrpoMetrics
+from paravt_training.grpo.live import GrpoMonitor
 from paravt_training.grpo.objective import Advantages, Tally, advantages, token_loss
 from paravt_training.grpo.prompts import WorldPrompts, open_prompts
 from paravt_training.grpo.recipe import GrpoRecipe
@@ -25,172 +26,160 @@ from paravt_training.grpo.rollouts import RolloutGroup, RolloutProducer
 from paravt_training.grpo.step_metrics import batch_values, held_out_values
 from paravt_training.grpo.trajectory import with_advantage
 from paravt_training.loop.export import export_model
-from paravt_training.loop.run import TrainingRun, release_memory, train_here
-from paravt_training.model.distributed import DistributedContext, clip, full_tensor
+from paravt_training.loop.metrics import MetricsLog, ProgressDisplay
+from paravt_training.loop.run import TrainingRun, compute_dtype, load_learner, release_memory, run_recipe
+from paravt_training.model.distributed import DistributedContext, clip_gradients, gather_weights
 from paravt_training.model.encode import EncodedSample
-from paravt_training.model.packing import Learner, PackedRow, pack
+from paravt_training.model.packing import Learner, PackedRow, pack, padded_rows
 from paravt_training.world.questions import question_set
 
 WEIGHTS = "weights"
-"""The folder that weights go through to the servers."""
+"""The folder through which servers get new weights."""
 
 
 class Idle(ParavtError):
-    """Step after step had nothing to learn from."""
+    """Too many steps in a row had nothing to learn from."""
 
 
+@dataclass(eq=False)
 class GrpoTrainer(TrainingRun[GrpoRecipe]):
-    """One run of reinforcement learning. The first process makes the rollouts and deals them out.
+    """One run of reinforcement learning; made by `from_recipe`.
 
-    Args:
-        backend: what generates; by default as the recipe says. It is started and closed with the run. The others are
-            `TrainingRun`'s.
+    The main process produces the rollouts and scatters them to all processes.
     """
 
-    def __init__(
-        self, recipe: GrpoRecipe, place: DistributedContext, *, resume: bool = False, backend: Backend | None = None
-    ):
-        try:
-            recipe.check_processes(place.world)
-        except ValueError as error:
-            raise SettingsError(f"recipe: {error}") from None
-        if recipe.rollouts.backend == "transformers" and place.world > 1:
-            raise SettingsError("recipe rollouts.backend: transformers rolls out in one process; use sglang")
-        launches = backend is None and recipe.rollouts.backend == "sglang" and not recipe.rollouts.servers
-        if launches and place.device.type == "cuda" and place.world != recipe.gpus.train:
-            raise SettingsError(
-                f"recipe gpus.train: {recipe.gpus.train}, but the number of processes is {place.world}; start it with "
-                f"torchrun --nproc-per-node {recipe.gpus.train} -m paravt_training.grpo"
-            )
-        super().__init__(recipe, place, resume=resume)
-        # The recipe's, also where a checkpoint was made with others.
-        self.set_rates(recipe.learning_rate, recipe.learning_rate * recipe.vision_rate)
-        self.reference = self._network().requires_grad_(False).eval() if recipe.objective.kl else None
-        self.banned = torch.tensor(sorted(self.encoder.chat.media_token_ids), device=place.device)
-        self._backend = backend
-        self._idle = 0
+    reference: Learner | None = None
+    """The frozen model that the policy is kept close to, where the objective has a KL term."""
+    engine: EngineSpec | None = None
+    """Generates the rollouts, in place of what the recipe names."""
 
-    def run(self) -> Path | None:
-        recipe, place, progress = self.recipe, self.place, self.progress
-        with ExitStack() as open_now:
-            metrics = producer = None
-            if place.leads:
-                metrics = open_now.enter_context(GrpoMetrics(self.out, steps=recipe.steps, step=progress.step))
-                producer = self._producer(metrics.say)
-                open_now.enter_context(producer)
-                if progress.step:
-                    metrics.say(f"going on from step {progress.step}")
-            self._hand_over(producer)
-            if not progress.step:
-                self._measure(producer, metrics, {})
-            while progress.step < recipe.steps:
-                self._step(producer, metrics)
-        return export_model(self.learner, self.start, self.out / "export", place, dtype=recipe.export_dtype)
+    @classmethod
+    def from_recipe(
+        cls,
+        recipe: GrpoRecipe,
+        distributed: DistributedContext,
+        *,
+        resume: bool = False,
+        engine: EngineSpec | None = None,
+    ) -> Self:
+        _check_processes(recipe, distributed, starts_servers=engine is None)
+        run = super().from_recipe(recipe, distributed, resume=resume)
+        run.engine = engine
+        # The recipe's rates, even if the checkpoint was written with others.
+        run.set_learning_rates(recipe.learning_rate, recipe.learning_rate * recipe.vision_rate)
+        if recipe.objective.kl:
+            run.reference = load_learner(run.start, recipe, distributed).requires_grad_(False).eval()
+        return run
 
-    def _producer(self, say: Callable[[str], None]) -> RolloutProducer:
-        backend = self._backend or self._open_backend(say)
-        return RolloutProducer(
-            self.recipe, open_prompts(self.recipe.data), backend, self.encoder, step=self.progress.step
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        media = sorted(self.encoder.chat.media_token_ids)
+        self.banned_tokens = torch.tensor(media, device=self.distributed.device)
+        self.idle_steps = 0
+
+    def train(self, log: MetricsLog | None, display: ProgressDisplay | None, stack: ExitStack) -> None:
+        monitor = producer = None
+        if log is not None and display is not None:
+            monitor = GrpoMonitor(log, display)
+            producer = stack.enter_context(self.rollout_producer(display.say))
+        self.update_rollout_weights(producer)
+        if not self.progress.step:
+            self._measure_held_out(producer, monitor, {})
+        while self.progress.step < self.recipe.steps:
+            self._step(producer, monitor)
+
+    def rollout_producer(self, say: Callable[[str], None]) -> RolloutProducer:
+        """What produces this run's rollouts, not entered yet; `say` gets a line when something is starting."""
+        prompts, engine = open_prompts(self.recipe.data), self.engine or self._engine_spec()
+        return RolloutProducer(self.recipe, prompts, engine, self.encoder, step=self.progress.step, say=say)
+
+    def _engine_spec(self) -> EngineSpec:
+        rollouts, gpus = self.recipe.rollouts, self.recipe.gpus
+        if rollouts.backend == "transformers":
+            weights = str(self._export_weights())
+            return EngineSpec(backend="transformers", model=weights, max_batch=rollouts.concurrency)
+        return EngineSpec(
+            backend="sglang",
+            model=self.start,
+            servers=tuple(rollouts.servers),
+            gpus=tuple(range(gpus.train, gpus.train + gpus.rollout)),
+            # Both from Table 4.
+            server_arguments=("--watchdog-timeout", "600"),
+            server_environment={"SGLANG_VLM_CACHE_SIZE_MB": os.environ.get("SGLANG_VLM_CACHE_SIZE_MB", "4096")},
         )
 
-    def _open_backend(self, say: Callable[[str], None]) -> Backend:
-        """What generates, as the recipe says."""
-        recipe = self.recipe
-        if recipe.rollouts.backend == "transformers":
-            from paravt_infer.backends.transformers import TransformersBackend
+    def _export_weights(self) -> Path | None:
+        """Export the current weights in the compute dtype; every process must call it."""
+        dtype = compute_dtype(self.recipe, self.distributed)
+        return export_model(self.learner, self.start, self.out / WEIGHTS, self.distributed, dtype=dtype)
 
-            return TransformersBackend(str(self._written()), max_batch=recipe.rollouts.concurrency)
-        from paravt_infer.backends.launch import LaunchedSGLangBackend
-        from paravt_infer.backends.sglang import SGLangBackend
+    def update_rollout_weights(self, producer: RolloutProducer | None) -> None:
+        """Pass the current weights to the engine; their version is the number of steps. Every process must call it.
 
-        if recipe.rollouts.servers:
-            return SGLangBackend(list(recipe.rollouts.servers), model=self.start)
-        first = recipe.gpus.train
-        gpus = range(first, first + recipe.gpus.rollout)
-        cache = {"SGLANG_VLM_CACHE_SIZE_MB": os.environ.get("SGLANG_VLM_CACHE_SIZE_MB", "4096")}
-        patience = ("--watchdog-timeout", "600")  # both: Table 4
-        return LaunchedSGLangBackend(self.start, gpus=gpus, arguments=patience, environment=cache, say=say)
-
-    def _written(self) -> Path | None:
-        """The weights as they are, as a folder in what the learner computes in; every process takes part."""
-        dtype = "bf16" if self.bf16 else "fp32"
-        return export_model(self.learner, self.start, self.out / WEIGHTS, self.place, dtype=dtype)
-
-    def _hand_over(self, producer: RolloutProducer | None) -> None:
-        """Give the weights to what generates, under the number of steps learned; every process takes part."""
-        version, rollouts = self.progress.step, self.recipe.rollouts
+        Args:
+            producer: of the main process; None on the others.
+        """
+        version, rollouts, distributed = self.progress.step, self.recipe.rollouts, self.distributed
         if rollouts.backend == "transformers" or rollouts.weights == "distributed":
-            tensors = self._gathered()
+            tensors = gather_weights(self.learner.model, distributed, compute_dtype(self.recipe, distributed))
             if producer is not None:
-                producer.update(version, tensors=tensors)
+                producer.update_weights(version, tensors=tensors)
         else:
-            folder = self._written()
+            folder = self._export_weights()
             if producer is not None and folder is not None:
-                producer.update(version, folder=folder.resolve())
-        self.place.wait()
+                producer.update_weights(version, folder=folder.resolve())
+        distributed.barrier()
 
-    def _gathered(self) -> dict[str, Tensor]:
-        """The weights whole, in what the learner computes in; every process takes part, the first one has them."""
-        dtype = torch.bfloat16 if self.bf16 else torch.float32
-        gathered = {}
-        for name, tensor in self.learner.model.state_dict().items():
-            full = full_tensor(tensor)
-            if self.place.leads:
-                gathered[name] = full.to("cpu", dtype)
-        return gathered
-
-    def _step(self, producer: RolloutProducer | None, metrics: GrpoMetrics | None) -> None:
-        recipe, progress, place = self.recipe, self.progress, self.place
-        began = time.monotonic()
-        groups: list[RolloutGroup] = producer.batch(progress.step) if producer is not None else []
-        rolled = time.monotonic()
+    def _step(self, producer: RolloutProducer | None, monitor: GrpoMonitor | None) -> None:
+        recipe, progress, distributed = self.recipe, self.progress, self.distributed
+        started = time.monotonic()
+        groups: list[RolloutGroup] = producer.groups(progress.step) if producer is not None else []
+        rolled_out = time.monotonic()
         values: dict[str, Any] = {}
         rows: list[PackedRow] = []
-        if place.leads:
+        if distributed.is_main:
             gains = advantages(
                 [[reward.total for reward in group.rewards] for group in groups],
                 recipe.objective,
-                tokens=[[sum(len(s.behaviour) for s in own) for own in group.samples] for group in groups],
+                tokens=[[sum(len(s.behaviour) for s in samples) for samples in group.samples] for group in groups],
             )
-            rows = pack(_weighed(groups, gains), recipe.row_tokens)
+            rows = pack(_with_advantages(groups, gains), recipe.row_tokens)
             values = batch_values(groups, gains, version=progress.step)
-            self._keep(groups)
-        rows = place.deal([rows[rank :: place.world] for rank in range(place.world)])
+            self._save_rollouts(groups)
+        rows = distributed.scatter([rows[rank :: distributed.world_size] for rank in range(distributed.world_size)])
         values |= self.learn(rows)
-        # A flat group's advantages are all 0: it may be held to the reference, but no reward is learned from it.
-        self._idle = 0 if place.most(any(bool(row.advantages.any()) for row in rows)) else self._idle + 1
+        # A flat group's advantages are all 0: the KL term may apply to it, but no reward is learned from it.
+        has_signal = distributed.max(any(bool(row.advantages.any()) for row in rows))
+        self.idle_steps = 0 if has_signal else self.idle_steps + 1
         learned = time.monotonic()
         progress.step += 1
         progress.position += recipe.prompts
-        self._hand_over(producer)
+        self.update_rollout_weights(producer)
         ended = time.monotonic()
         values |= {
-            "idle": self._idle,
+            "idle": self.idle_steps,
             "learning_rate": recipe.learning_rate,
-            "seconds": round(ended - began, 4),
-            "seconds/rollout": round(rolled - began, 4),
-            "seconds/learn": round(learned - rolled, 4),
+            "seconds": round(ended - started, 4),
+            "seconds/rollout": round(rolled_out - started, 4),
+            "seconds/learn": round(learned - rolled_out, 4),
             "seconds/weights": round(ended - learned, 4),
-            "tokens_per_second": round(values["tokens"] / (ended - began)),
+            "tokens_per_second": round(values["tokens"] / (ended - started)),
         }
         if recipe.held_out.every and progress.step % recipe.held_out.every == 0:
-            self._measure(producer, metrics, values)
-        elif metrics is not None:
-            metrics.step(progress.step, values)
+            self._measure_held_out(producer, monitor, values)
+        elif monitor is not None:
+            monitor.step(progress.step, values)
         self.save_if_due(last=progress.step == recipe.steps)
         release_memory()
-        self._check_idle(groups)
+        self._stop_if_idle(groups)
 
     def learn(self, rows: Sequence[PackedRow]) -> dict[str, Any]:
-        """One update from all processes' rows of a step; these are this one's."""
-        place, recipe = self.place, self.recipe
-        (total,) = place.sums(sum(len(row.targets) for row in rows))
+        """One update from the rows of all processes; `rows` are this process's."""
+        distributed, objective = self.distributed, self.recipe.objective
+        learned, tokens = distributed.sum(sum(len(row.targets) for row in rows), sum(len(row.ids) for row in rows))
         tally = Tally()
-        (tokens,) = place.sums(sum(len(row.ids) for row in rows))
-        loss_sum = drift = fresh = 0.0
-        most = 0.0
-        for number in range(place.most(len(rows))):
-            row = (rows[number] if number < len(rows) else self.spare).to(place.device)
+        loss_sum = fresh_drift = fresh_tokens = max_fresh_drift = 0.0
+        for row in padded_rows(rows, self.padding_row, distributed):
             reference = None
             if self.reference is not None:
                 with torch.no_grad():
@@ -201,79 +190,82 @@ class GrpoTrainer(TrainingRun[GrpoRecipe]):
                 behaviour=row.behaviour,
                 advantages=row.advantages,
                 mask=torch.ones_like(row.targets, dtype=torch.bool),
-                config=recipe.objective,
+                config=objective,
                 reference=reference,
             )
-            # Sharded gradients are averaged over the processes: times their number, they are summed.
-            (loss * (place.world / max(1.0, total)) + zero).backward()
+            # FSDP averages gradients over the processes: times their number, they are summed.
+            (loss * (distributed.world_size / max(1.0, learned)) + zero).backward()
             loss_sum += float(loss.detach())
             tally = tally + measured
-            apart = (logprobs.detach() - row.behaviour).abs()[row.fresh]
-            drift, fresh = drift + float(apart.sum()), fresh + apart.numel()
-            most = max(most, float(apart.max()) if apart.numel() else 0.0)
+            drift = (logprobs.detach() - row.behaviour).abs()[row.fresh]
+            fresh_drift, fresh_tokens = fresh_drift + float(drift.sum()), fresh_tokens + drift.numel()
+            max_fresh_drift = max(max_fresh_drift, float(drift.max()) if drift.numel() else 0.0)
         norm = 0.0
-        if total:
-            norm = clip(self.learner.parameters(), recipe.clip)
+        if learned:
+            norm = clip_gradients(self.learner.parameters(), self.recipe.clip)
             self.optimiser.step()
         self.optimiser.zero_grad()
-        tally = tally.over(place.sums, place.largest)
-        loss_sum, drift, fresh = place.sums(loss_sum, drift, fresh)
+        tally = tally.all_reduce(distributed.sum)
+        loss_sum, fresh_drift, fresh_tokens = distributed.sum(loss_sum, fresh_drift, fresh_tokens)
         means = tally.means()
         return {
-            "loss": loss_sum / max(1.0, total),
+            "loss": loss_sum / max(1.0, learned),
             "gradient_norm": norm,
             "tokens": int(tokens),
-            "learned_tokens": int(total),
-            **{name: means[key] for name, key in _TALLIED.items() if key in means},
-            "drift/mean": drift / max(1.0, fresh),
-            "drift/most": place.largest(most),
-            "drift/tokens": int(fresh),
+            "learned_tokens": int(learned),
+            **{name: means[key] for name, key in _TALLY_METRICS.items()},
+            "drift/mean": fresh_drift / max(1.0, fresh_tokens),
+            "drift/most": distributed.max(max_fresh_drift),
+            "drift/tokens": int(fresh_tokens),
         }
 
-    def logprobs(self, network: Learner, row: PackedRow) -> tuple[Tensor, Tensor]:
-        """What `network` thinks of a row's learned tokens under the sampling temperature, frames' tokens impossible.
+    def logprobs(self, learner: Learner, row: PackedRow) -> tuple[Tensor, Tensor]:
+        """Log-probabilities of a row's learned tokens at the sampling temperature; visual tokens are impossible.
 
         Returns:
-            Log-probabilities, and a zero that has to be added to any loss of them.  # [learned], []
+            Log-probabilities, and a zero that must be added to any loss of them.  # [learned], []
         """
-        logits, zero = network(row)
-        logits = (logits / self.recipe.temperature).index_fill(-1, self.banned, float("-inf"))
+        logits, zero = learner(row)
+        logits = (logits / self.recipe.temperature).index_fill(-1, self.banned_tokens, float("-inf"))
         chosen: Tensor = logits.log_softmax(-1).gather(-1, row.targets[:, None])[:, 0]
         return chosen, zero
 
-    def _measure(self, producer: RolloutProducer | None, metrics: GrpoMetrics | None, values: dict[str, Any]) -> None:
-        """Greedy episodes on held-out questions, beside what a step measured."""
-        wanted = self.recipe.held_out
-        if wanted.every and producer is not None:
-            assert isinstance(producer.prompts, WorldPrompts)  # the recipe sees to it
-            prompts = [producer.prompts.ask(one) for one in question_set(wanted.seed, "rl", wanted.questions)]
-            greedy = self.recipe.episode_settings(frames=wanted.frames, seed=0).model_copy(
+    def _measure_held_out(
+        self, producer: RolloutProducer | None, monitor: GrpoMonitor | None, values: dict[str, Any]
+    ) -> None:
+        """Log a step's `values` and, if the recipe wants them, measures of greedy episodes on held-out questions."""
+        config = self.recipe.held_out
+        if config.every and producer is not None:
+            assert isinstance(producer.prompts, WorldPrompts)  # checked by the recipe
+            questions = question_set(config.seed, "rl", config.questions)
+            prompts = [producer.prompts.add(question) for question in questions]
+            greedy = self.recipe.episode_settings(frames=config.frames, seed=0).model_copy(
                 update={"temperature": 0.0, "logprobs": False}
             )
             values = values | held_out_values(prompts, producer.rollouts(prompts, greedy), self.recipe.rewards)
-        if metrics is not None and values:
-            metrics.step(self.progress.step, values)
+        if monitor is not None and values:
+            monitor.step(self.progress.step, values)
 
-    def _keep(self, groups: Sequence[RolloutGroup]) -> None:
+    def _save_rollouts(self, groups: Sequence[RolloutGroup]) -> None:
         every = self.recipe.rollouts.keep_every
         if every and self.progress.step % every == 0:
             name = f"step-{self.progress.step:06}.jsonl"
             save_rollouts([rollout for group in groups for rollout in group.rollouts], self.out / "rollouts" / name)
 
-    def _check_idle(self, groups: Sequence[RolloutGroup]) -> None:
-        """Stop with a reason when there has been nothing to learn for too long; every process does."""
-        if self._idle >= self.recipe.rollouts.idle_steps:
+    def _stop_if_idle(self, groups: Sequence[RolloutGroup]) -> None:
+        """Raise on every process when there has been nothing to learn for too long; the main one's error says why."""
+        if self.idle_steps >= self.recipe.rollouts.idle_steps:
             failed = sum(group.failed for group in groups)
-            full_tensor = sum(len(group.rollouts) for group in groups)
-            why = next((f" ({group.why})" for group in groups if group.why), "")
+            succeeded = sum(len(group.rollouts) for group in groups)
+            failure = next((f" ({group.failure})" for group in groups if group.failure), "")
             raise Idle(
-                f"{self.out}: {self._idle} steps in a row had nothing to learn from; in the last one {failed} rollouts "
-                f"failed{why} and {full_tensor} did not, the rewards of each group all the same; "
-                f"{self.out}/rollouts holds some of them, for `paravt show`"
+                f"{self.out}: {self.idle_steps} steps in a row had nothing to learn from; in the last step {failed} "
+                f"rollouts failed{failure} and {succeeded} succeeded, with equal rewards within each group; "
+                f"see some of them with `paravt show` in {self.out}/rollouts"
             )
 
 
-_TALLIED = {
+_TALLY_METRICS = {
     "surrogate": "surrogate",
     "kl": "kl",
     "ratio": "ratio",
@@ -282,19 +274,36 @@ _TALLIED = {
     "capped": "capped",
     "drift/all": "drift",
 }
-"""Metrics' names of what the objective measures."""
+"""Metrics, and the means of a `Tally` that they are."""
 
 
-def _weighed(groups: Sequence[RolloutGroup], gains: Advantages) -> list[EncodedSample]:
-    """All contexts of the groups that count, each token with its episode's advantage."""
+def _check_processes(recipe: GrpoRecipe, distributed: DistributedContext, *, starts_servers: bool) -> None:
+    """Raises SettingsError if the recipe cannot run in this number of processes."""
+    rollouts, world_size = recipe.rollouts, distributed.world_size
+    try:
+        recipe.check_processes(world_size)
+    except ValueError as error:
+        raise SettingsError(f"recipe: {error}") from None
+    if rollouts.backend == "transformers" and world_size > 1:
+        raise SettingsError("recipe rollouts.backend: transformers works in one process only; use sglang")
+    shares_gpus = starts_servers and rollouts.backend == "sglang" and not rollouts.servers
+    if shares_gpus and distributed.device.type == "cuda" and world_size != recipe.gpus.train:
+        raise SettingsError(
+            f"recipe gpus.train: {recipe.gpus.train}, but the number of processes is {world_size}; start it with "
+            f"torchrun --nproc-per-node {recipe.gpus.train} -m paravt_training.grpo"
+        )
+
+
+def _with_advantages(groups: Sequence[RolloutGroup], gains: Advantages) -> list[EncodedSample]:
+    """All contexts of the groups that are learned from, each token with its episode's advantage."""
     return [
         with_advantage(sample, gain)
         for number, values in gains.values.items()
-        for gain, own in zip(values, groups[number].samples, strict=True)
-        for sample in own
+        for gain, samples in zip(values, groups[number].samples, strict=True)
+        for sample in samples
     ]
 
 
 def train(recipe: GrpoRecipe, *, resume: bool = False) -> Path | None:
-    """Run a recipe in this process, or its part of it under torchrun; returns the exported model's folder."""
-    return train_here(GrpoTrainer, recipe, resume=resume)
+    """Run a recipe; see `run_recipe`."""
+    return run_recipe(GrpoTrainer, recipe, resume=resume)

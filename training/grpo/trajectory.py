@@ -1,4 +1,4 @@
-"""Rollouts to samples: the very tokens that were fed and generated, with what the policy thought of them then."""
+"""Turns rollouts into samples: exactly the tokens that were fed and generated, with their sampled log-probabilities."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -16,19 +16,19 @@ from paravt_training.rewards.ablations import tag_token_mask
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trajectory:
-    """One context of an episode, the main agent's or a sub-agent's, from its first token to the last one generated."""
+    """One context of an episode, the main agent's or a sub-agent's, from its first token to the last generated one."""
 
-    who: Literal["main", "sub"]
+    agent: Literal["main", "sub"]
     ids: list[int]
-    """Fed and generated, each frame as one placeholder."""
+    """Fed and generated tokens, with one placeholder per frame."""
     generated: list[bool]
-    """Which of `ids` the model itself wrote; prompts, evidence and prefixes it did not."""
+    """Which of `ids` the model generated, as opposed to prompts, evidence and prefixes."""
     logprobs: list[float]
-    """One for each generated token, as recorded when it was sampled."""
+    """One per generated token, as recorded when it was sampled."""
     versions: list[int]
-    """Of the weights that wrote it, likewise."""
+    """Versions of the weights that generated each token."""
     frames: list[FrameRef]
-    """One for each placeholder, in their order."""
+    """One per placeholder, in order."""
 
 
 def trajectories(rollout: Rollout) -> list[Trajectory]:
@@ -36,6 +36,7 @@ def trajectories(rollout: Rollout) -> list[Trajectory]:
 
     Raises:
         ValueError: the record lacks log-probabilities or weight versions: it was not made for training.
+        BackendError: the weights that generated it are not of this run.
     """
     inlined = [
         ref for call in rollout.evidence if call.sub_agent is None and call.status == "ok" for ref in call.frames
@@ -49,53 +50,57 @@ def trajectories(rollout: Rollout) -> list[Trajectory]:
     return [main, *subs]
 
 
-def _trajectory(who: Literal["main", "sub"], turns: Sequence[GenerationRecord], frames: list[FrameRef]) -> Trajectory:
+def _trajectory(agent: Literal["main", "sub"], turns: Sequence[GenerationRecord], frames: list[FrameRef]) -> Trajectory:
     ids: list[int] = []
     generated: list[bool] = []
     logprobs: list[float] = []
     versions: list[int] = []
     for turn in turns:
         if turn.logprobs is None or len(turn.logprobs) != len(turn.output_ids) or turn.weight_version is None:
-            raise ValueError(f"request {turn.request_id}: has no log-probabilities or no weight version of its tokens")
+            raise ValueError(
+                f"request {turn.request_id}: log-probabilities or weight version of its tokens are missing"
+            )
         if not turn.weight_version.isdecimal():
-            told = f"weights {turn.weight_version!r} wrote it, none of this run's; was the server started anew?"
-            raise BackendError(f"request {turn.request_id}: {told}")
+            reason = (
+                f"weights {turn.weight_version!r} generated it, which are not of this run; was the server restarted?"
+            )
+            raise BackendError(f"request {turn.request_id}: {reason}")
         ids += turn.fed_ids + turn.output_ids
         generated += [False] * len(turn.fed_ids) + [True] * len(turn.output_ids)
         logprobs += turn.logprobs
         versions += [int(turn.weight_version)] * len(turn.output_ids)
-    return Trajectory(who=who, ids=ids, generated=generated, logprobs=logprobs, versions=versions, frames=frames)
+    return Trajectory(agent=agent, ids=ids, generated=generated, logprobs=logprobs, versions=versions, frames=frames)
 
 
 def encode_trajectory(
     trajectory: Trajectory,
     encoder: Encoder,
-    pictures: Callable[[FrameRef], Frame],
+    frame_of: Callable[[FrameRef], Frame],
     *,
     version: int,
     skip_structure: bool = False,
 ) -> EncodedSample:
-    """A trajectory as a sample; its advantages are still to come (`with_advantage`).
+    """Encode a trajectory as a sample; `with_advantage` adds its advantages.
 
     Args:
-        pictures: the frame that a record names.
-        version: of the weights that are about to learn.
+        frame_of: returns the frame that a record refers to.
+        version: of the weights that learn from it.
         skip_structure: leave tags out of the gradient (TD-GRPO, appendix H.3).
 
     Raises:
-        ValueError: placeholders and frames do not go together.
+        ValueError: the numbers of placeholders and frames differ.
     """
     chat: ChatTemplate = encoder.chat
     placeholders = trajectory.ids.count(chat.image_token_id)
     if placeholders != len(trajectory.frames):
         raise ValueError(
-            f"{placeholders} placeholders but {len(trajectory.frames)} frames in a {trajectory.who} context"
+            f"{placeholders} placeholders but {len(trajectory.frames)} frames in a {trajectory.agent} context"
         )
-    said = [token for token, own in zip(trajectory.ids, trajectory.generated, strict=True) if own]
-    kept = [not tag for tag in tag_token_mask(said, chat)] if skip_structure else [True] * len(said)
-    places = iter(kept)
-    learned = [own and next(places) for own in trajectory.generated]
-    sample = encoder.sample(trajectory.ids, learned, [pictures(ref) for ref in trajectory.frames])
+    output = [token for token, generated in zip(trajectory.ids, trajectory.generated, strict=True) if generated]
+    kept = [not is_tag for is_tag in tag_token_mask(output, chat)] if skip_structure else [True] * len(output)
+    remaining = iter(kept)
+    learned = [generated and next(remaining) for generated in trajectory.generated]
+    sample = encoder.sample(trajectory.ids, learned, [frame_of(ref) for ref in trajectory.frames])
     chosen = torch.tensor(kept, dtype=torch.bool)
     return replace(
         sample,

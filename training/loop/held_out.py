@@ -1,7 +1,7 @@
-"""The held-out measure: of a few traces never trained on, how many turns would be said exactly right.
+"""The held-out measure of SFT: the share of turns that greedy decoding gets exactly right on traces not trained on.
 
-Each token is judged given the right ones before it, in one forward pass; an episode of the engine is stricter, as
-it goes on from its own words.
+Each token is predicted from the right ones before it, in one forward pass. An episode of the engine is stricter: it
+continues from its own tokens.
 """
 
 from collections import Counter
@@ -10,52 +10,56 @@ import torch
 
 from paravt_training.data.sources import WorldSource
 from paravt_training.model.distributed import DistributedContext
-from paravt_training.model.encode import Encoder
-from paravt_training.model.packing import Learner, PackedRow, pack, supervised_loss
+from paravt_training.model.encode import Encoder, LearnedSpan
+from paravt_training.model.packing import Learner, PackedRow, pack, padded_rows, supervised_loss
 from paravt_training.recipe import SftRecipe, WorldData
 
 
 class HeldOutSet:
-    """This process's part of the held-out traces, made once."""
+    """This process's share of the held-out traces, encoded once."""
 
-    def __init__(self, recipe: SftRecipe, encoder: Encoder, place: DistributedContext):
+    def __init__(self, recipe: SftRecipe, encoder: Encoder, distributed: DistributedContext):
         assert isinstance(recipe.data, WorldData)
-        wanted = recipe.held_out
-        world = WorldSource(recipe.data.model_copy(update={"seed": wanted.seed}))
-        numbers = range(place.rank, wanted.traces, place.world)
-        samples = [encoder.encode(world.conversation(number, wanted.mix)) for number in numbers]
+        config = recipe.held_out
+        world = WorldSource(recipe.data.model_copy(update={"seed": config.seed}))
+        numbers = range(distributed.rank, config.traces, distributed.world_size)
+        samples = [encoder.encode(world.conversation(number, config.mix)) for number in numbers]
         self.rows: list[PackedRow] = pack([s for s in samples if len(s) <= recipe.row_tokens], recipe.row_tokens)
-        self.place = place
+        self.distributed = distributed
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
-    def measure(self, learner: Learner, spare: PackedRow) -> dict[str, float]:
-        """Parts of turns that are right to the last token, by what is said and the kind of trace; and the loss."""
+    def measure(self, learner: Learner, padding: PackedRow) -> dict[str, float]:
+        """The loss, and shares of exactly right turns by kind of turn and of trace; every process must call it."""
         right: Counter[str] = Counter()
-        asked: Counter[str] = Counter()
+        total: Counter[str] = Counter()
         loss_sum, learned = 0.0, 0
         learner.eval()
-        for number in range(self.place.most(len(self.rows))):
-            row = (self.rows[number] if number < len(self.rows) else spare).to(self.place.device)
-            loss, said = supervised_loss(learner, row)
+        for row in padded_rows(self.rows, padding, self.distributed):
+            loss, predicted = supervised_loss(learner, row)
             loss_sum, learned = loss_sum + float(loss), learned + len(row.targets)
-            same = (said == row.targets).cpu()
+            matches = (predicted == row.targets).cpu()
             for span in row.spans:
-                exact = bool(same[span.start : span.end].all())
-                for name in _names(span.said, span.kind):
-                    asked[name] += 1
+                exact = bool(matches[span.start : span.end].all())
+                for name in _names(span):
+                    total[name] += 1
                     right[name] += exact
         learner.train()
-        names = sorted(NAMES)
-        rights, askeds = [right[name] for name in names], [asked[name] for name in names]
-        loss_all, learned_all, *counts = self.place.sums(loss_sum, learned, *rights, *askeds)
-        halves = zip(names, counts[: len(names)], counts[len(names) :], strict=True)
-        exact_parts = {f"held_out/{name}": r / a for name, r, a in halves if a}
-        return {"held_out/loss": loss_all / max(1, learned_all)} | exact_parts
+        loss_sum, learned_sum, *counts = self.distributed.sum(
+            loss_sum, learned, *(right[name] for name in NAMES), *(total[name] for name in NAMES)
+        )
+        pairs = zip(NAMES, counts[: len(NAMES)], counts[len(NAMES) :], strict=True)
+        shares = {f"held_out/{name}": right_sum / total_sum for name, right_sum, total_sum in pairs if total_sum}
+        return {"held_out/loss": loss_sum / max(1, learned_sum)} | shares
 
 
 KINDS = ("reading", "parallel", "sequential", "overview", "reasoning", "direct")
-NAMES = ("caption", "window", "calls", "answer", *(f"{said}_{kind}" for said in ("calls", "answer") for kind in KINDS))
+NAMES = sorted(
+    ("caption", "window", "calls", "answer", *(f"{turn}_{kind}" for turn in ("calls", "answer") for kind in KINDS))
+)
 
 
-def _names(said: str, kind: str) -> list[str]:
-    return [kind if kind == "caption" else said] if said == "window" else [said, f"{said}_{kind}"]
+def _names(span: LearnedSpan) -> list[str]:
+    """The shares that a turn counts in."""
+    if span.turn == "window":
+        return ["caption" if span.kind == "caption" else "window"]
+    return [span.turn, f"{span.turn}_{span.kind}"]

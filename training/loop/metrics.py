@@ -1,42 +1,69 @@
-"""What a run writes while it learns: metrics.jsonl, TensorBoard, and one live line."""
+"""`MetricsLog` writes a run's metrics to metrics.jsonl and TensorBoard; `ProgressDisplay` shows them on stderr."""
 
 import json
 import os
 import time
+from collections import deque
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Self
 
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from paravt_infer.console import say, stderr
+from paravt_infer.files import write_text_atomic
+
 PLAIN_SECONDS = 10.0
-"""Where no one looks at a terminal, one line each so often."""
+"""Interval between lines where stderr is not a terminal."""
 
 
-class MetricsLog:
-    """One process writes them.
+class MetricsLog(AbstractContextManager["MetricsLog"]):
+    """Writes `metrics.jsonl`, one JSON object per step, and `tensorboard/` in the folder of a run.
 
     Args:
-        folder: gets `metrics.jsonl`, one JSON object a step, and `tensorboard/`.
-        steps: of the whole run.
-        step: where it begins or goes on; what a run that was stopped wrote of later steps is removed.
+        step: completed steps when the run starts or resumes; records of later steps are removed.
     """
 
-    def __init__(self, folder: Path, *, steps: int, step: int = 0):
-        self.folder, self.steps, self.began_at = folder, steps, step
-        self.file = folder / "metrics.jsonl"
-        self.console = Console(stderr=True)
-        self.began = self.told = time.monotonic()
-        self._recent: list[tuple[float, int]] = []
+    def __init__(self, folder: Path, *, step: int = 0):
+        path = folder / "metrics.jsonl"
+        text = path.read_text() if path.exists() else ""
+        lines = [line for line in text.split("\n")[:-1] if line]  # a run that was killed may have left part of a line
+        write_text_atomic(path, "".join(f"{line}\n" for line in lines if json.loads(line)["step"] <= step))
+        self._file = path.open("a")
+        self._tensorboard = _tensorboard_writer(folder / "tensorboard", step)
+
+    def __exit__(self, *exc: object) -> None:
+        self._file.close()
+        if self._tensorboard is not None:
+            self._tensorboard.close()
+
+    def write(self, step: int, values: dict[str, Any]) -> None:
+        """Add one step's metrics; names with a slash are grouped in TensorBoard."""
+        self._file.write(json.dumps({"step": step} | values) + "\n")
+        self._file.flush()
+        if self._tensorboard is not None:
+            for name, value in values.items():
+                if isinstance(value, (int, float)):
+                    self._tensorboard.add_scalar(name, value, step)
+
+
+class ProgressDisplay:
+    """Shows a run's progress on stderr: live on a terminal, otherwise a line every `PLAIN_SECONDS`.
+
+    Args:
+        steps: of the whole run.
+        step: completed steps when the run starts or resumes.
+    """
+
+    def __init__(self, *, steps: int, step: int = 0):
+        self.steps, self.first_step = steps, step
+        self.console = stderr()
+        self.started = self.last_line = time.monotonic()
+        self._recent: deque[tuple[float, int]] = deque(maxlen=51)
         self._live: Live | None = None
-        kept = [line for line in self._lines() if json.loads(line)["step"] <= step]
-        scratch = self.file.with_suffix(".part")
-        scratch.write_text("".join(line + "\n" for line in kept))
-        scratch.replace(self.file)
-        self._out = self.file.open("a")
-        self._board = _board(folder / "tensorboard", step, self.console)
 
     def __enter__(self) -> Self:
         if self.console.is_terminal:
@@ -47,60 +74,38 @@ class MetricsLog:
     def __exit__(self, *exc: object) -> None:
         if self._live is not None:
             self._live.stop()
-        self._out.close()
-        if self._board is not None:
-            self._board.close()
 
-    def write(self, step: int, values: dict[str, Any]) -> None:
-        """Add one step's numbers; names with a slash are groups in TensorBoard."""
-        self._out.write(json.dumps({"step": step} | values) + "\n")
-        self._out.flush()
-        if self._board is not None:
-            for name, value in values.items():
-                if isinstance(value, (int, float)):
-                    self._board.add_scalar(name, value, step)
-
-    def tell(self, step: int, *, phase: str, loss: float, tokens: int) -> None:
-        """Show where the run is.
+    def update(self, step: int, tokens: int, line: str, render: Callable[[str], RenderableType] = Text) -> None:
+        """Show `line` with the speed and the remaining time.
 
         Args:
-            tokens: of this step, frames counted as what they stand for.
+            tokens: of this step, a frame counted as its visual tokens.
+            render: what a terminal shows of the line.
         """
-        self.show(step, tokens, f"{phase} step {step}/{self.steps}  loss {loss:.4f}")
-
-    def show(self, step: int, tokens: int, line: str, draw: Callable[[str], RenderableType] = Text) -> None:
-        """Show `line`, with the speed and the time left behind it; on a terminal as `draw` makes it."""
         now = time.monotonic()
-        self._recent = [*self._recent[-50:], (now, tokens)]
+        self._recent.append((now, tokens))
         since = self._recent[0][0]
-        passed = sum(count for _, count in self._recent[1:])
-        speed = passed / (now - since) if now > since else 0.0
-        left = (now - self.began) / max(1, step - self.began_at) * (self.steps - step)
-        line += f"  {speed:,.0f} tokens/s  {_clock(left)} left"
+        speed = (sum(count for _, count in self._recent) - self._recent[0][1]) / (now - since) if now > since else 0.0
+        remaining = (now - self.started) / max(1, step - self.first_step) * (self.steps - step)
+        line += f"  {speed:,.0f} tokens/s  {_clock(remaining)} left"
         if self._live is not None:
-            self._live.update(draw(line))
-        elif now - self.told >= PLAIN_SECONDS or step in (self.began_at + 1, self.steps):
+            self._live.update(render(line))
+        elif now - self.last_line >= PLAIN_SECONDS or step in (self.first_step + 1, self.steps):
             self.say(line)
-            self.told = now
+            self.last_line = now
 
     def say(self, line: str) -> None:
-        """A line that stays, above the live one."""
-        self.console.print(line, highlight=False, markup=False, soft_wrap=True)
-
-    def _lines(self) -> list[str]:
-        """Whole lines only: a run that was killed may have left a part of one."""
-        if not self.file.exists():
-            return []
-        return [line for line in self.file.read_text().split("\n")[:-1] if line]
+        """Print a line that stays, above the live display."""
+        say(line, console=self.console)
 
 
-def _board(folder: Path, step: int, console: Console) -> Any:
-    """A TensorBoard writer, or None where the package is not installed."""
+def _tensorboard_writer(folder: Path, step: int) -> Any:
+    """A TensorBoard writer, or None if the package is not installed."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
-        console.print("no TensorBoard files: the package tensorboard is not installed", style="dim")
+        say("no TensorBoard files: the package tensorboard is not installed", style="dim")
         return None
     return SummaryWriter(str(folder), purge_step=step + 1)
 

@@ -1,4 +1,4 @@
-"""What every training run begins with: its folder, the network, the optimiser, and where it left off."""
+"""What all training runs share: how one is prepared or resumed from its recipe, and how its processes start and end."""
 
 import argparse
 import ctypes
@@ -9,112 +9,142 @@ import sys
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import torch
 from torch import nn
 
 from paravt_infer.errors import ParavtError, SettingsError
+from paravt_infer.files import write_text_atomic
 from paravt_infer.model import load_pretrained
 from paravt_training.loop.checkpoint import CheckpointManager, TrainingProgress
-from paravt_training.loop.export import START_FILE
+from paravt_training.loop.export import START_FILE, export_model
+from paravt_training.loop.metrics import MetricsLog, ProgressDisplay
 from paravt_training.model.attention import use_packed_attention
-from paravt_training.model.distributed import DistributedContext, join_processes, leave_processes, shard
+from paravt_training.model.distributed import DistributedContext, DType, init_distributed, shard, shutdown_distributed
 from paravt_training.model.encode import Encoder
-from paravt_training.model.packing import Learner, empty_row
+from paravt_training.model.packing import Learner, padding_row
 from paravt_training.recipe import RunRecipe
 
 R = TypeVar("R", bound=RunRecipe)
 
 
+@dataclass(eq=False)
 class TrainingRun(ABC, Generic[R]):
-    """One run; `paravt_training.sft` and `paravt_training.grpo.trainer` say what its steps are.
+    """One run; its steps are defined by `paravt_training.sft` and `paravt_training.grpo.trainer`."""
 
-    Args:
-        recipe: what to do.
-        place: this process.
-        resume: go on from the newest checkpoint in `recipe.out`.
+    recipe: R
+    distributed: DistributedContext
+    start: str
+    """Folder or hub id of the model that the run started from."""
+    encoder: Encoder
+    learner: Learner
+    optimiser: torch.optim.Optimizer
+    checkpoints: CheckpointManager
+    progress: TrainingProgress
 
-    Raises:
-        ModelError: the model that the run starts from cannot be had.
-        SettingsError: `recipe.out` holds a run, and `resume` is off; or it does not fit the recipe.
-    """
+    @classmethod
+    def from_recipe(cls, recipe: R, distributed: DistributedContext, *, resume: bool = False) -> Self:
+        """Prepare a run: check its folder, write run.json, load the model and, to resume, the newest checkpoint.
 
-    def __init__(self, recipe: R, place: DistributedContext, *, resume: bool = False):
-        self.recipe, self.place = recipe, place
-        self.out = Path(recipe.out)
-        kept = recipe.checkpoints
-        self.checkpoints = CheckpointManager(
-            self.out / "checkpoints", place, keep=kept.keep, keep_every=kept.keep_every
-        )
-        done = self.checkpoints.steps()
+        Raises:
+            ModelError: the model that the run starts from could not be loaded.
+            SettingsError: `recipe.out` holds a run and `resume` is off, or that run does not fit the recipe.
+        """
+        out, kept = Path(recipe.out), recipe.checkpoints
+        checkpoints = CheckpointManager(out / "checkpoints", distributed, keep=kept.keep, keep_every=kept.keep_every)
+        done = checkpoints.steps()
         if done and not resume:
-            raise SettingsError(f"{self.out}: holds a run of {done[-1]} steps; use --resume, or another out")
-        self.bf16 = recipe.precision == "bf16" or (recipe.precision == "auto" and place.device.type == "cuda")
-        if self.bf16 and not place.sharded:
+            raise SettingsError(f"{out}: holds a run of {done[-1]} steps; use --resume, or choose another out")
+        if compute_dtype(recipe, distributed) == "bf16" and not distributed.sharded:
             raise SettingsError("recipe precision: bf16 needs a GPU or torchrun; on one CPU process use auto or fp32")
         if recipe.threads:
             torch.set_num_threads(recipe.threads)
-        self.start = self._start()
-        if place.leads:
-            facts = {"start": self.start, "recipe": recipe.model_dump()}
-            try:
-                self.out.mkdir(parents=True, exist_ok=True)
-                (self.out / START_FILE).write_text(json.dumps(facts, indent=1) + "\n")
-            except OSError as error:
-                raise SettingsError(f"{self.out}: cannot be written ({error.strerror}); name another out") from None
-        self.encoder = Encoder(self.start)
-        torch.manual_seed(recipe.seed + place.rank)
-        if place.device.type == "cpu":
+        start = cls.start_model(recipe, distributed)
+        if distributed.is_main:
+            facts = {"start": start, "recipe": recipe.model_dump()}
+            write_text_atomic(out / START_FILE, json.dumps(facts, indent=1) + "\n")
+        encoder = Encoder(start)
+        torch.manual_seed(recipe.seed + distributed.rank)
+        if distributed.device.type == "cpu":
             torch.use_deterministic_algorithms(True, warn_only=True)
-            torch.utils.deterministic.fill_uninitialized_memory = False  # costs a tenth of a step
-        self.learner = self._network()
-        self.optimiser = torch.optim.AdamW(
-            parameter_groups(self.learner, recipe.weight_decay), lr=0.0, betas=recipe.betas, fused=True
+            torch.utils.deterministic.fill_uninitialized_memory = False  # it costs a tenth of a step
+        learner = load_learner(start, recipe, distributed)
+        optimiser = torch.optim.AdamW(
+            parameter_groups(learner, recipe.weight_decay), lr=0.0, betas=recipe.betas, fused=True
         )
-        self.progress = TrainingProgress()
-        if done:
-            self.progress = self.checkpoints.load(self.learner, self.optimiser, done[-1])
-        features = 3 * self.encoder.files.image_processor.temporal_patch_size * self.encoder.patch**2
-        self.spare = empty_row(self.encoder.chat.tokenizer.eos_token_id, features)
-        """A row for a process that has none left."""
+        progress = checkpoints.load(learner, optimiser, done[-1]) if done else TrainingProgress()
+        return cls(recipe, distributed, start, encoder, learner, optimiser, checkpoints, progress)
 
-    def _start(self) -> str:
-        """The folder or id of the model that the run starts from."""
-        return self.recipe.model.start
+    @classmethod
+    def start_model(cls, recipe: R, distributed: DistributedContext) -> str:
+        """Folder or hub id of the model that the run starts from."""
+        return recipe.model.start
 
-    def _network(self) -> Learner:
-        """The model that the run starts from, in shards where there are several processes."""
-        place = self.place
-        model: Any = load_pretrained(self.start, "AutoModelForImageTextToText", dtype=torch.float32)
-        use_packed_attention(model)
-        if self.recipe.gradient_checkpointing:
-            model.gradient_checkpointing_enable({"use_reentrant": False})
-        network: Learner = Learner(model).to(place.device)
-        if place.sharded:
-            shard(network, place, bf16=self.bf16)
-        # Layers are computed again in training mode alone. Nothing else hangs on it: Qwen3-VL has no dropout.
-        network.train(self.recipe.gradient_checkpointing)
-        return network
+    def __post_init__(self) -> None:
+        self.out = Path(self.recipe.out)
+        self.padding_row = padding_row(self.encoder.chat.tokenizer.eos_token_id, self.encoder.patch_features)
 
-    def set_rates(self, rate: float, vision_rate: float) -> None:
-        """The learning rates of the next step, the vision tower's apart."""
+    def set_learning_rates(self, rate: float, vision_rate: float) -> None:
+        """Set the learning rates of the next step; the vision tower has its own."""
         for group in self.optimiser.param_groups:
             group["lr"] = vision_rate if group["vision"] else rate
 
     def save_if_due(self, *, last: bool) -> None:
-        """A checkpoint where the recipe wants one after this step; the last step always has one."""
+        """Write a checkpoint if the recipe wants one after this step; the last step always gets one."""
         if last or self.progress.step % self.recipe.checkpoints.every == 0:
             self.checkpoints.save(self.learner, self.optimiser, self.progress)
 
-    @abstractmethod
     def run(self) -> Path | None:
-        """Train to the last step and export the model; returns its folder."""
+        """Train to the last step and export the model; returns its folder on the main process."""
+        step = self.progress.step
+        steps: int = self.recipe.steps  # type: ignore[attr-defined]  # a key of GRPO, the sum of phases of SFT
+        with ExitStack() as stack:
+            log = display = None
+            if self.distributed.is_main:
+                log = stack.enter_context(MetricsLog(self.out, step=step))
+                display = stack.enter_context(ProgressDisplay(steps=steps, step=step))
+                if step:
+                    display.say(f"resuming from step {step} of {steps}")
+            self.train(log, display, stack)
+        folder = self.out / "export"
+        return export_model(self.learner, self.start, folder, self.distributed, dtype=self.recipe.export_dtype)
+
+    @abstractmethod
+    def train(self, log: MetricsLog | None, display: ProgressDisplay | None, stack: ExitStack) -> None:
+        """Train to the last step.
+
+        Args:
+            log, display: of the main process; None on the others.
+            stack: closes what is entered when the run ends.
+        """
+
+
+def compute_dtype(recipe: RunRecipe, distributed: DistributedContext) -> DType:
+    """What layers compute in."""
+    auto: DType = "bf16" if distributed.device.type == "cuda" else "fp32"
+    return auto if recipe.precision == "auto" else recipe.precision
+
+
+def load_learner(start: str, recipe: RunRecipe, distributed: DistributedContext) -> Learner:
+    """The model that a run starts from, sharded if there are several processes."""
+    model: Any = load_pretrained(start, "AutoModelForImageTextToText", dtype=torch.float32)
+    use_packed_attention(model)
+    if recipe.gradient_checkpointing:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    learner: Learner = Learner(model).to(distributed.device)
+    if distributed.sharded:
+        shard(learner, distributed, compute_dtype(recipe, distributed))
+    # Gradient checkpointing works in training mode only. The mode changes nothing else: Qwen3-VL has no dropout.
+    learner.train(recipe.gradient_checkpointing)
+    return learner
 
 
 def parameter_groups(learner: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
-    """Parameters by whether they are the vision tower's and whether they decay (matrices do)."""
+    """Parameters grouped by whether they belong to the vision tower and whether they decay (matrices do)."""
     groups: dict[tuple[bool, bool], list[Any]] = {}
     for name, parameter in learner.named_parameters():
         groups.setdefault((".visual." in name, parameter.ndim > 1), []).append(parameter)
@@ -125,43 +155,47 @@ def parameter_groups(learner: nn.Module, weight_decay: float) -> list[dict[str, 
 
 
 def release_memory() -> None:
-    """Hand freed memory back to the system, where the C library can (glibc).
+    """Return freed memory to the system, where the C library can (glibc).
 
-    Rows and batches of ever other sizes, made on several threads, leave holes in its heaps that it keeps: a small GRPO
-    run came to 5 GB in 40 steps, of which 1.2 were in use.
+    Rows and batches of varying sizes, made on several threads, leave holes in its heaps that it keeps: a small GRPO
+    run grew to 5 GB in 40 steps, of which 1.2 GB were in use.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
 
 
-def train_here(trainer: "type[TrainingRun[R]]", recipe: R, *, resume: bool = False) -> Path | None:
-    """Run a recipe in this process, or its part of it under torchrun; returns the exported model's folder."""
-    place = join_processes()
+def run_recipe(trainer: "type[TrainingRun[R]]", recipe: R, *, resume: bool = False) -> Path | None:
+    """Run a recipe in this process, or this process's share of it under torchrun.
+
+    Returns:
+        The exported model's folder; None outside the main process.
+    """
+    distributed = init_distributed()
     try:
-        folder = trainer(recipe, place, resume=resume).run()
+        folder = trainer.from_recipe(recipe, distributed, resume=resume).run()
     except BaseException:
-        if place.world == 1:  # leaving waits for the others, and they for this one's next step
-            leave_processes()
+        if distributed.world_size == 1:  # with others, shutting down would wait for them, and they for this process
+            shutdown_distributed()
         raise
-    leave_processes()
+    shutdown_distributed()
     return folder
 
 
-def under_torchrun(prog: str, about: str, load: Callable[..., R], train: Callable[..., Path | None]) -> None:
-    """What torchrun starts: the command line of one process.
+def main(prog: str, description: str, load: Callable[..., R], train: Callable[..., Path | None]) -> None:
+    """The command line of one training process, as torchrun starts it.
 
-    A process that fails says so and is gone at once, so that torchrun ends the others, who wait for it. SIGTERM, with
-    which torchrun ends them, stops it as Ctrl-C does: servers that it started end with it.
+    A process that fails prints why and exits at once, so that torchrun ends the others, which wait for it. SIGTERM,
+    with which torchrun ends them, stops it as Ctrl-C does, so that servers it started end with it.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    parser = argparse.ArgumentParser(prog=prog, description=about)
-    parser.add_argument("--recipe", required=True, help="a YAML file, or a name in training/recipes")
+    parser = argparse.ArgumentParser(prog=prog, description=description)
+    parser.add_argument("--recipe", required=True, help="a YAML file, or the name of a bundled recipe")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change one key")
-    parser.add_argument("--resume", action="store_true", help="go on from the newest checkpoint")
-    given = parser.parse_args()
+    parser.add_argument("--resume", action="store_true", help="resume from the newest checkpoint")
+    options = parser.parse_args()
     try:
-        train(load(given.recipe, given.set), resume=given.resume)
+        train(load(options.recipe, options.set), resume=options.resume)
     except ParavtError as error:
         rank = os.environ.get("RANK", "0")
         print(f"{prog}: {error}" if rank == "0" else f"{prog}, process {rank}: {error}", file=sys.stderr, flush=True)

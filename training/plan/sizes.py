@@ -1,6 +1,6 @@
-"""The sizes that a training run's memory, tokens and time follow from: its model's, its rows', its samples'.
+"""The sizes that determine a training run's memory, tokens and time: of its model, rows and samples.
 
-Read from a recipe and a model's configuration; no model is loaded.
+They come from a recipe and a model's configuration; no model is loaded.
 """
 
 import re
@@ -11,50 +11,32 @@ from statistics import mean
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import RootModel
 
 from paravt_infer.budget import SYSTEM_TOKENS
 from paravt_infer.errors import ModelError, SettingsError
 from paravt_infer.model import load_pretrained
 from paravt_infer.settings import Settings
 from paravt_training.grpo.recipe import GrpoRecipe, load_grpo_recipe
-from paravt_training.model.mini import build_mini
+from paravt_training.model.random_checkpoint import build_mini, qwen3_vl_config
 from paravt_training.recipe import MINI, MiniShape, ParquetData, SftRecipe, WorldData, load_recipe, read_recipe
 
-PUBLISHED: dict[str, dict[str, dict[str, Any]]] = {
-    size: {
-        "text_config": {
-            "vocab_size": 151936,
-            "hidden_size": hidden,
-            "intermediate_size": intermediate,
-            "num_hidden_layers": layers,
-            "num_attention_heads": heads,
-            "num_key_value_heads": 8,
-            "head_dim": 128,
-        },
-        "vision_config": {
-            "depth": blocks,
-            "hidden_size": block_hidden,
-            "intermediate_size": block_intermediate,
-            "num_heads": 16,
-            "out_hidden_size": hidden,
-            "deepstack_visual_indexes": deepstack,
-        },
-    }
-    for size, hidden, intermediate, layers, heads, blocks, block_hidden, block_intermediate, deepstack in (
-        ("2B", 2048, 6144, 28, 16, 24, 1024, 4096, [5, 11, 17]),
-        ("4B", 2560, 9728, 36, 32, 24, 1024, 4096, [5, 11, 17]),
-        ("8B", 4096, 12288, 36, 32, 27, 1152, 4304, [8, 16, 24]),
-    )
+_COMMON: dict[str, Any] = {"kv_heads": 8, "head_dim": 128, "vision_heads": 16}
+_SMALL_VISION: dict[str, Any] = {"vision_layers": 24, "vision_hidden": 1024, "vision_intermediate": 4096}
+_LARGE_VISION: dict[str, Any] = {"vision_layers": 27, "vision_hidden": 1152, "vision_intermediate": 4304}
+PUBLISHED: dict[str, tuple[MiniShape, tuple[int, ...]]] = {
+    "2B": (MiniShape(hidden=2048, intermediate=6144, layers=28, heads=16, **_COMMON, **_SMALL_VISION), (5, 11, 17)),
+    "4B": (MiniShape(hidden=2560, intermediate=9728, layers=36, heads=32, **_COMMON, **_SMALL_VISION), (5, 11, 17)),
+    "8B": (MiniShape(hidden=4096, intermediate=12288, layers=36, heads=32, **_COMMON, **_LARGE_VISION), (8, 16, 24)),
 }
-"""The sizes of the published dense Qwen3-VL models, so that they are planned for without the hub."""
+"""Shapes and deepstack layers of the published dense Qwen3-VL models, so that plans for them need no hub."""
 
-FRAME_WORDS = 10
-"""Text tokens beside a frame's own: its time, one token a digit, and the frame's two borders."""
+FRAME_TEXT_TOKENS = 10
+"""Text tokens per frame: its time, one token per digit, and the tokens before and after its visual tokens."""
 CALLS = 2.5
-"""Tool calls a rollout: what the paper's cold start makes (Table 2, kappa). RL brings it down."""
-LEARNED = 256
-"""Tokens that a supervised conversation teaches; the recipe does not tell."""
+"""Expected tool calls per rollout: those of the paper's cold start (Table 2, kappa). RL reduces them."""
+RESPONSE_TOKENS = 256
+"""Assumed learned tokens of an SFT conversation, which the recipe does not determine."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,47 +49,49 @@ class ModelSizes:
     layers: int
     hidden: int
     intermediate: int
-    queries: int
-    """Heads times their size."""
-    keys: int
-    """Key and value heads times their size."""
+    query_size: int
+    """Query heads times head size."""
+    key_size: int
+    """Key and value heads times head size."""
     vocabulary: int
-    blocks: int
-    """Layers of the vision tower."""
-    block_hidden: int
-    block_intermediate: int
+    vision_layers: int
+    vision_hidden: int
+    vision_intermediate: int
     patches: int
-    """That a visual token is made of."""
-    side: int
-    """Pixels of a visual token, across and down."""
+    """Per visual token."""
+    token_side: int
+    """Width and height in pixels of what a visual token covers."""
 
     @property
     def total(self) -> int:
         return sum(self.parameters.values())
 
-    def layer_bytes(self, each: int) -> int:
-        """Bytes a token that a text layer keeps for the backward pass, computing in numbers of `each` bytes.
+    def text_layer_bytes(self, number_bytes: int) -> int:
+        """Activation bytes per token that a text layer keeps for the backward pass.
 
-        Both norms (their input in fp32 too), queries, keys and values before and after their norms and rotation,
-        the attention's output, the gated middle.
+        Both norms (their inputs also in fp32), queries, keys and values before and after their norms and rotation,
+        the attention's output, the gated MLP.
+
+        Args:
+            number_bytes: 2 for bf16, 4 for fp32.
         """
-        kept = (8 + 4 * each) * self.hidden + (4 + 3 * each) * (self.queries + self.keys)
-        return kept + 4 * each * self.intermediate
+        attention = (8 + 4 * number_bytes) * self.hidden + (4 + 3 * number_bytes) * (self.query_size + self.key_size)
+        return attention + 4 * number_bytes * self.intermediate
 
-    def block_bytes(self, each: int) -> int:
-        """The same of a patch in a layer of the vision tower."""
-        return each * (10 * self.block_hidden + 2 * self.block_intermediate)
+    def vision_layer_bytes(self, number_bytes: int) -> int:
+        """The same per patch, of a layer of the vision tower."""
+        return number_bytes * (10 * self.vision_hidden + 2 * self.vision_intermediate)
 
     @property
     def cache_bytes(self) -> int:
-        """Bytes a token in a KV cache in bf16."""
-        return 2 * 2 * self.layers * self.keys
+        """Bytes per token in a KV cache in bf16."""
+        return 2 * 2 * self.layers * self.key_size
 
     @classmethod
-    def of(cls, config: Any, name: str) -> "ModelSizes":
-        """The sizes that a configuration gives, its parameters counted on torch's meta device: no weights are made.
+    def from_config(cls, config: Any, name: str) -> "ModelSizes":
+        """The sizes of a configuration. Parameters are counted on torch's meta device, without making weights.
 
-        >>> ModelSizes.of(published("8B"), "8B").total
+        >>> ModelSizes.from_config(published("8B"), "8B").total
         8767123696
         """
         import torch
@@ -125,14 +109,14 @@ class ModelSizes:
             layers=text.num_hidden_layers,
             hidden=text.hidden_size,
             intermediate=text.intermediate_size,
-            queries=text.num_attention_heads * text.head_dim,
-            keys=text.num_key_value_heads * text.head_dim,
+            query_size=text.num_attention_heads * text.head_dim,
+            key_size=text.num_key_value_heads * text.head_dim,
             vocabulary=text.vocab_size,
-            blocks=vision.depth,
-            block_hidden=vision.hidden_size,
-            block_intermediate=vision.intermediate_size,
+            vision_layers=vision.depth,
+            vision_hidden=vision.hidden_size,
+            vision_intermediate=vision.intermediate_size,
             patches=vision.spatial_merge_size**2,
-            side=vision.patch_size * vision.spatial_merge_size,
+            token_side=vision.patch_size * vision.spatial_merge_size,
         )
 
 
@@ -146,205 +130,188 @@ def _part(parameter: str) -> str:
 
 def published(size: str) -> Any:
     """The configuration of a published model, by its size: 2B, 4B or 8B."""
-    from transformers import Qwen3VLConfig
+    shape, deepstack = PUBLISHED[size]
+    return qwen3_vl_config(shape, vocab_size=151936, deepstack=deepstack, tied=size != "8B")
 
-    return Qwen3VLConfig(**PUBLISHED[size], tie_word_embeddings=size != "8B")
 
-
-def config_of(start: str, mini: MiniShape, frame: int) -> Any:
+def load_config(start: str, mini: MiniShape, frame: int) -> Any:
     """The configuration of the model that a run starts from.
 
     Args:
         start: as in a recipe: `mini`, a folder or a hub id.
-        mini: of account where `start` is `mini`, as is `frame`, its frames' sides in pixels.
+        mini: the shape of a model that starts from `mini`.
+        frame: width and height of its frames in pixels.
 
     Raises:
-        SettingsError: the folder or the hub has no such model, or it is not a dense Qwen3-VL model.
+        SettingsError: could not load the configuration, or it is not of a dense Qwen3-VL model.
     """
     if start == MINI:
-        # How many words it has only its tokenizer tells: it is made, which takes a second.
+        # Its vocabulary depends on its tokenizer, so it is made, which takes a second.
         with TemporaryDirectory() as folder:
             return load_pretrained(str(build_mini(Path(folder), mini, frame=frame)), "AutoConfig")
-    known = re.fullmatch(r"Qwen/Qwen3-VL-(2B|4B|8B)-(?:Instruct|Thinking)", start)
-    if known and not Path(start).exists():
-        return published(known[1])
+    size = re.fullmatch(r"Qwen/Qwen3-VL-(2B|4B|8B)-(?:Instruct|Thinking)", start)
+    if size and not Path(start).exists():
+        return published(size[1])
     try:
         config = load_pretrained(start, "AutoConfig")
     except ModelError as error:  # the cold start may not have been trained yet
-        like = "--set model.start=Qwen/Qwen3-VL-8B-Instruct"
-        raise SettingsError(f"{error}; to plan before it is there, name a model of its sizes: {like}") from None
+        example = "--set model.start=Qwen/Qwen3-VL-8B-Instruct"
+        raise SettingsError(f"{error}; to plan before it exists, name a model of the same size: {example}") from None
     if config.model_type != "qwen3_vl":
-        raise SettingsError(f"{start}: a model of type {config.model_type}; only dense Qwen3-VL models can be planned")
+        raise SettingsError(f"{start}: a model of type {config.model_type}; plans need a dense Qwen3-VL model")
     return config
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RolloutSizes:
-    """The half of a GRPO run that makes rollouts."""
+    """The rollout half of a GRPO run."""
 
     gpus: int
-    """Each holds the whole model."""
-    at_once: int
-    """Episodes under way, at most, on all of them."""
+    """For rollouts; each holds the whole model."""
+    concurrency: int
+    """Maximum number of concurrent episodes on all of them."""
     reference: bool
-    """Whether a frozen reference model is kept, for the divergence."""
+    """Whether there is a frozen reference model for the KL term."""
     sub_agents: bool
-    """Whether their contexts are learned from."""
+    """Whether sub-agents' contexts are learned from."""
     settings: Settings
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunSizes:
-    """A run, as far as memory, tokens and time depend on it."""
+    """Everything about a run that its memory, tokens and time depend on."""
 
     model: ModelSizes
     gpus: int
-    """That train."""
+    """For training."""
     row_tokens: int
     gradient_checkpointing: bool
     bf16: bool
-    """Whether layers compute in it; else in fp32."""
+    """Whether layers compute in bf16; otherwise in fp32."""
     samples: int
-    """A step: conversations, or rollouts with their sub-agents."""
+    """Per step: conversations, or rollouts with their sub-agents."""
     frame_tokens: int
-    """Visual tokens of a frame."""
+    """Visual tokens per frame."""
     budgets: tuple[int, ...]
-    """Frames an overview may have, each as likely."""
+    """Overview frame budgets, equally likely."""
     sampling: RolloutSizes | None = None
-    """None where a run is supervised."""
+    """None for SFT."""
 
 
 def load_any_recipe(file: str | Path, changes: Sequence[str] = ()) -> SftRecipe | GrpoRecipe:
-    """The recipe of a YAML file or of that name in `training/recipes`: a supervised one has `phases`.
+    """Load an SFT or GRPO recipe from a YAML file, or the bundled one of that name. SFT recipes have `phases`.
 
     Raises:
         SettingsError: one line that names the file, the key and what is allowed.
     """
-    keys = read_recipe(file, changes, _AnyRecipe, "*.yaml").model_extra or {}
+    keys = read_recipe(file, changes, RootModel[dict[str, Any]], "*.yaml").root
     return load_recipe(file, changes) if "phases" in keys else load_grpo_recipe(file, changes)
 
 
-class _AnyRecipe(BaseModel):
-    model_config = ConfigDict(extra="allow")
-
-
 def run_sizes(recipe: SftRecipe | GrpoRecipe, *, gpus: int | None = None) -> RunSizes:
-    """The shape of a recipe's run on GPUs. Of a supervised recipe's phases, the last one counts.
+    """The sizes of a recipe's run; of an SFT recipe, those of the last phase.
 
     Args:
-        gpus: that train, in place of the recipe's; a recipe that names none runs on one.
+        gpus: training GPUs, in place of the recipe's; an SFT recipe names none and runs on one.
 
     Raises:
-        ModelError: the model's configuration cannot be had.
-        SettingsError: it is of another kind, or a step's rollouts do not divide by `gpus`.
+        SettingsError: could not load the model's configuration, it is not of a dense Qwen3-VL model, or a step's
+            rollouts do not divide by `gpus`.
     """
     start, data = recipe.model.start, recipe.data
-    drawn = data.frame if isinstance(data, WorldData) else 0
-    model = ModelSizes.of(config_of(start, recipe.model.mini, drawn), start)
-    common: dict[str, Any] = {
-        "model": model,
-        "row_tokens": recipe.row_tokens,
-        "gradient_checkpointing": recipe.gradient_checkpointing,
-        "bf16": recipe.precision != "fp32",
-    }
+    frame_side = data.frame if isinstance(data, WorldData) else 0
+    model = ModelSizes.from_config(load_config(start, recipe.model.mini, frame_side), start)
+    sampling = None
     if isinstance(recipe, SftRecipe):
-        last = recipe.phases[-1]
-        pixels = drawn**2
-        budgets: tuple[int, ...] = tuple(last.mix.budgets)
+        phase = recipe.phases[-1]
+        train_gpus, samples = 1, phase.batch or recipe.batch
+        pixels, budgets = frame_side**2, tuple[int, ...](phase.mix.budgets)
         if isinstance(data, ParquetData):
             pixels, budgets = data.max_pixels, (data.frames,)
-        return RunSizes(
-            **common,
-            gpus=gpus or 1,
-            samples=last.batch or recipe.batch,
-            frame_tokens=_frame_tokens(model, pixels),
-            budgets=budgets,
-        )
-    if gpus:
+    else:
         try:
-            recipe.check_processes(gpus)
+            recipe.check_processes(gpus or 1)
         except ValueError as error:
             raise SettingsError(f"--gpus {gpus}: {error}") from None
-    in_process, gating = recipe.rollouts.backend == "transformers", recipe.gating
-    settings = recipe.episode_settings(frames=gating.frames, seed=0)
-    return RunSizes(
-        **common,
-        gpus=gpus or (1 if in_process else recipe.gpus.train),
-        samples=recipe.prompts * recipe.group,
-        frame_tokens=_frame_tokens(model, drawn**2 or settings.max_pixels),
-        budgets=gating.budgets if gating.enabled else (gating.frames,),
-        sampling=RolloutSizes(
+        in_process, gating = recipe.rollouts.backend == "transformers", recipe.gating
+        settings = recipe.episode_settings(frames=gating.frames, seed=0)
+        train_gpus, samples = 1 if in_process else recipe.gpus.train, recipe.prompts * recipe.group
+        pixels = frame_side**2 or settings.max_pixels
+        budgets = gating.budgets if gating.enabled else (gating.frames,)
+        sampling = RolloutSizes(
             gpus=1 if in_process else recipe.gpus.rollout,
-            at_once=recipe.rollouts.concurrency,
+            concurrency=recipe.rollouts.concurrency,
             reference=recipe.objective.kl > 0,
             sub_agents=recipe.sub_agents,
             settings=settings,
-        ),
+        )
+    return RunSizes(
+        model=model,
+        gpus=gpus or train_gpus,
+        row_tokens=recipe.row_tokens,
+        gradient_checkpointing=recipe.gradient_checkpointing,
+        bf16=recipe.precision != "fp32",
+        samples=samples,
+        frame_tokens=max(1, pixels // model.token_side**2),
+        budgets=budgets,
+        sampling=sampling,
     )
-
-
-def _frame_tokens(model: ModelSizes, pixels: int) -> int:
-    return max(1, pixels // model.side**2)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SampleTokens:
-    """The tokens of a conversation, or of a rollout with its sub-agents."""
+    """The tokens of a conversation, or of a rollout with its sub-agents, by what they are."""
 
     overview: float
-    """Its frames with their times."""
+    """Frames with their times."""
     prompt: float
     responses: float
     evidence: float = 0.0
-    """Summaries or windows' frames, as the main agent reads them."""
+    """Summaries or frames of windows that the main agent gets."""
     windows: float = 0.0
-    """What sub-agents are fed: a prompt and their frames."""
+    """Sub-agents' input: a prompt and frames."""
     summaries: float = 0.0
-    """What sub-agents write."""
+    """Sub-agents' output."""
     frames: float
-    """A number of frames: the overview's and the windows'."""
+    """The number of frames, of the overview and the windows."""
 
     @property
     def main(self) -> float:
-        """The main agent's context at its end."""
+        """The main agent's final context."""
         return self.overview + self.prompt + self.responses + self.evidence
 
     @property
-    def fed(self) -> float:
-        return self.overview + self.prompt + self.evidence + self.windows
-
-    @property
-    def written(self) -> float:
+    def output(self) -> float:
         return self.responses + self.summaries
 
     @property
     def total(self) -> float:
-        return self.fed + self.written
+        return self.main + self.windows + self.summaries
 
 
-def sample_tokens(shape: RunSizes, *, most: bool = False, learned: bool = False) -> SampleTokens:
-    """The tokens of a sample: those expected, or the most that the settings allow.
+def sample_tokens(shape: RunSizes, *, maximum: bool = False, learned: bool = False) -> SampleTokens:
+    """The tokens of a sample: those expected, or the maximum that the settings allow.
 
-    Expected are the mean budget; `CALLS` calls in one turn, and a turn with the answer; texts half as long as they
-    may be. What a supervised conversation says is taken for `LEARNED` tokens.
+    Expected are the mean budget; `CALLS` calls in one turn, and a turn with the answer; texts half as long as allowed.
+    The responses of an SFT conversation are assumed to have `RESPONSE_TOKENS`.
 
     Args:
-        learned: only what is learned from: without sub-agents where the recipe leaves them out.
+        learned: only what is learned from, without sub-agents if the recipe leaves them out.
     """
-    frame = shape.frame_tokens + FRAME_WORDS
-    budget = max(shape.budgets) if most else mean(shape.budgets)
+    frame = shape.frame_tokens + FRAME_TEXT_TOKENS
+    budget = max(shape.budgets) if maximum else mean(shape.budgets)
     overview = {"overview": budget * frame, "prompt": SYSTEM_TOKENS}
     if shape.sampling is None:
-        return SampleTokens(**overview, responses=LEARNED, frames=budget)
-    settings, part = shape.sampling.settings, 1 if most else 0.5
-    turns = settings.max_tool_turns + 1 if most else 2
-    calls = settings.max_tool_turns * settings.max_calls if most else CALLS
-    main = overview | {"responses": turns * part * settings.max_new_tokens}
-    looked = calls * settings.window_frames
+        return SampleTokens(**overview, responses=RESPONSE_TOKENS, frames=budget)
+    settings, share = shape.sampling.settings, 1 if maximum else 0.5
+    turns = settings.max_tool_turns + 1 if maximum else 2
+    calls = settings.max_tool_turns * settings.max_calls if maximum else CALLS
+    main = overview | {"responses": turns * share * settings.max_new_tokens}
+    window_frames = calls * settings.window_frames
     if settings.evidence == "frames":
-        return SampleTokens(**main, evidence=looked * frame, frames=budget + looked)
-    said = calls * part * settings.summary_tokens
+        return SampleTokens(**main, evidence=window_frames * frame, frames=budget + window_frames)
+    summaries = calls * share * settings.summary_tokens
     if learned and not shape.sampling.sub_agents:
-        return SampleTokens(**main, evidence=said, frames=budget)
-    windows = calls * SYSTEM_TOKENS + looked * frame
-    return SampleTokens(**main, evidence=said, windows=windows, summaries=said, frames=budget + looked)
+        return SampleTokens(**main, evidence=summaries, frames=budget)
+    windows = calls * SYSTEM_TOKENS + window_frames * frame
+    return SampleTokens(**main, evidence=summaries, windows=windows, summaries=summaries, frames=budget + window_frames)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from paravt_training.grpo.live import ROWS, GrpoMetrics
+from paravt_training.grpo.live import ROWS, GrpoMonitor
+from paravt_training.loop.metrics import MetricsLog, ProgressDisplay
 
 VALUES: dict[str, Any] = {
     "loss": 0.1, "tokens": 100, "learned_tokens": 50, "reward/total": 1.5, "f_tau": 0.5, "kappa": 0.25, "kl": 0.01,
@@ -17,9 +18,10 @@ VALUES: dict[str, Any] = {
 
 def said(folder: Path, capsys: pytest.CaptureFixture[str], *steps: dict[str, Any]) -> list[str]:
     """The lines on stderr after these steps; stdout stays empty."""
-    with GrpoMetrics(folder, steps=100) as metrics:
+    with MetricsLog(folder) as log, ProgressDisplay(steps=100) as display:
+        monitor = GrpoMonitor(log, display)
         for number, values in enumerate(steps, 1):
-            metrics.step(number, VALUES | values)
+            monitor.step(number, VALUES | values)
     told = capsys.readouterr()
     assert told.out == ""
     return told.err.splitlines()
@@ -78,19 +80,19 @@ def test_drift_of_stale_tokens_is_no_alarm(tmp_path: Path, capsys: pytest.Captur
 
 
 def test_the_measure_before_the_first_step_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with GrpoMetrics(tmp_path, steps=5) as metrics:
-        metrics.step(0, {"held_out/accuracy": 0.25})
+    with MetricsLog(tmp_path) as log:
+        GrpoMonitor(log, ProgressDisplay(steps=5)).step(0, {"held_out/accuracy": 0.25})
     assert "held out before the first step: accuracy 0.250" in capsys.readouterr().err
 
 
 def test_on_a_terminal_a_table_shows_each_figure_beside_its_mean_of_the_steps_before(tmp_path: Path) -> None:
-    metrics = GrpoMetrics(tmp_path, steps=9)
-    for step, kappa in enumerate((0.1, 0.3, 0.8), 1):
-        metrics.step(step, VALUES | {"kappa": kappa})
+    with MetricsLog(tmp_path) as log:
+        monitor = GrpoMonitor(log, ProgressDisplay(steps=9))
+        for step, kappa in enumerate((0.1, 0.3, 0.8), 1):
+            monitor.step(step, VALUES | {"kappa": kappa})
     console = Console(width=120, record=True, file=(tmp_path / "shown").open("w"))
-    console.print(metrics._table("step 3/9"))
+    console.print(monitor.table("step 3/9"))
     shown = " ".join(console.export_text().split())
-    metrics.__exit__()
     assert shown.startswith("step 3/9 reward total 1.500 (1.500)")
     assert "kappa 0.800 (0.200)" in shown and "closed - " in shown  # not measured yet
     assert all(name in shown for _, cells in ROWS for _, name in cells)

@@ -124,8 +124,8 @@ def test_a_row_without_a_usable_answer_is_named(tmp_path: Path, info: dict[str, 
 @pytest.mark.parametrize(
     ("messages", "told"),
     [
-        ([{"role": "user", "content": "Who?"}], "names no video"),
-        ([{"role": "system", "content": [VIDEO]}], "asks nothing (it has no message of the user's)"),
+        ([{"role": "user", "content": "Who?"}], "has no video; add one or leave the row out"),
+        ([{"role": "system", "content": [VIDEO]}], "has no question (no user message)"),
         ("{", "bad_json"),
     ],
 )

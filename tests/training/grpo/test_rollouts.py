@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +22,7 @@ from paravt_training.model.encode import Encoder
 from paravt_training.recipe import WorldData
 from paravt_training.world.build import build
 from paravt_training.world.drawn_frames import DrawnFrames
-from tests.fixtures.grpo_run import Policy, recipe, talk
+from tests.fixtures.grpo_run import BackendSpec, Policy, recipe, talk
 from tests.fixtures.judge_server import judge_server
 from tests.fixtures.responses import call_text
 
@@ -38,7 +39,9 @@ def encoder(start: Path) -> Encoder:
 def producing(
     chosen: GrpoRecipe, encoder: Encoder, policy: Policy, *, step: int = 0, source: Prompts | None = None
 ) -> Iterator[RolloutProducer]:
-    with RolloutProducer(chosen, source or open_prompts(chosen.data), policy, encoder, step=step) as producer:
+    with RolloutProducer(
+        chosen, source or open_prompts(chosen.data), BackendSpec(instance=policy), encoder, step=step
+    ) as producer:
         yield producer
 
 
@@ -49,8 +52,8 @@ def groups_of(tmp_path: Path, start: Path, encoder: Encoder) -> Callable[..., li
     def made(say: Say = talk, *, source: Prompts | None = None, **changes: Any) -> list[RolloutGroup]:
         chosen = recipe(tmp_path, start, **changes)
         with producing(chosen, encoder, Policy(start, say), source=source) as producer:
-            producer.update(0)
-            return producer.batch(0)
+            producer.update_weights(0)
+            return producer.groups(0)
 
     return made
 
@@ -167,7 +170,7 @@ def test_a_rollout_that_fails_is_run_again_with_another_seed(groups_of: Callable
 def test_one_that_fails_again_is_dropped_and_counted(groups_of: Callable[..., list[RolloutGroup]]) -> None:
     (group,) = groups_of(failing(5), prompts=1, group=4)
     assert (len(group.rollouts), len(group.rewards), len(group.samples)) == (3, 3, 3)
-    assert (group.failed, group.why) == (1, "out of memory")
+    assert (group.failed, group.failure) == (1, "out of memory")
     (group,) = groups_of(failing(3), prompts=1, group=4, rollouts={"retries": 0})
     assert (len(group.rollouts), group.failed, group.retried) == (1, 3, 0)
 
@@ -188,11 +191,13 @@ def test_a_server_that_was_started_anew_under_the_run_costs_what_it_wrote(
             return dataclasses.replace(generation, weight_version="default")
 
     chosen = recipe(tmp_path, start, prompts=1, group=2, rollouts={"retries": 0})
-    with RolloutProducer(chosen, WorldPrompts(WORLD), Restarted(start), encoder) as producer:
-        producer.update(0, folder=start)
-        (group,) = producer.batch(0)
+    with RolloutProducer(chosen, WorldPrompts(WORLD), BackendSpec(instance=Restarted(start)), encoder) as producer:
+        producer.update_weights(0, folder=start)
+        (group,) = producer.groups(0)
     assert (group.rollouts, group.failed) == ([], 2)
-    assert group.why.endswith("weights 'default' wrote it, none of this run's; was the server started anew?")
+    assert group.failure.endswith(
+        "weights 'default' generated it, which are not of this run; was the server restarted?"
+    )
 
 
 def test_frames_that_cannot_be_had_again_cost_their_rollout_and_no_more(
@@ -212,7 +217,7 @@ def test_frames_that_cannot_be_had_again_cost_their_rollout_and_no_more(
     source = WorldPrompts(WORLD)
     source.frame_source = source.drawn = Changing()
     (group,) = groups_of(direct, source=source, prompts=1, group=2, rollouts={"retries": 0, "concurrency": 1})
-    assert (len(group.rollouts), group.failed) == (1, 1) and "changed while it was read" in group.why
+    assert (len(group.rollouts), group.failed) == (1, 1) and "changed while it was read" in group.failure
 
 
 def test_a_sub_agent_that_fails_fails_no_rollout(groups_of: Callable[..., list[RolloutGroup]]) -> None:
@@ -232,8 +237,8 @@ def test_no_token_is_older_than_allowed(tmp_path: Path, start: Path, encoder: En
     ages = []
     with producing(chosen, encoder, Policy(start)) as producer:
         for step in range(6):
-            producer.update(step)
-            groups = producer.batch(step)
+            producer.update_weights(step)
+            groups = producer.groups(step)
             ages += [step - version for version in versions(groups)]
             stale = [not bool(s.fresh.all()) for group in groups for own in group.samples for s in own]
             assert any(stale) == (versions(groups) != {step})
@@ -244,13 +249,13 @@ def test_no_token_is_older_than_allowed(tmp_path: Path, start: Path, encoder: En
 def test_synchronous_rollouts_wait_for_their_weights(tmp_path: Path, start: Path, encoder: Encoder) -> None:
     policy = Policy(start)
     with producing(recipe(tmp_path, start), encoder, policy) as producer:
-        producer.update(0)
-        producer.batch(0)
+        producer.update_weights(0)
+        producer.groups(0)
         asked = len(policy.requests)
         producer.rollouts([], producer.recipe.episode_settings(frames=4, seed=0))  # the loop has had its turn
         assert len(policy.requests) == asked
-        producer.update(1)
-        assert versions(producer.batch(1)) == {1}
+        producer.update_weights(1)
+        assert versions(producer.groups(1)) == {1}
 
 
 def test_an_episode_under_way_goes_on_with_new_weights_and_each_token_tells_its_own(
@@ -267,8 +272,8 @@ def test_an_episode_under_way_goes_on_with_new_weights_and_each_token_tells_its_
     policy = Policy(start, say)
     chosen = recipe(tmp_path, start, prompts=1, steps=2, rollouts={"staleness": 1, "concurrency": 1})
     with producing(chosen, encoder, policy) as producer:
-        producer.update(0)
-        (old,), (group,) = producer.batch(0), producer.batch(1)
+        producer.update_weights(0)
+        (old,), (group,) = producer.groups(0), producer.groups(1)
     for rollout, (main, sub) in zip(group.rollouts, group.samples, strict=True):
         first, last = rollout.turns
         assert (first.weight_version, last.weight_version) == ("0", "1")
@@ -282,19 +287,19 @@ def test_a_run_that_goes_on_makes_the_rollouts_that_it_would_have_made(
 ) -> None:
     chosen = recipe(tmp_path, start, group=4)
     with producing(chosen, encoder, Policy(start)) as producer:
-        producer.update(0)
-        producer.batch(0)
-        producer.update(1)
-        whole = producer.batch(1)
+        producer.update_weights(0)
+        producer.groups(0)
+        producer.update_weights(1)
+        whole = producer.groups(1)
     with producing(chosen, encoder, Policy(start), step=1) as producer:
-        producer.update(1)
-        again = producer.batch(1)
+        producer.update_weights(1)
+        again = producer.groups(1)
     assert [(group.prompt, group.frames) for group in whole] == [(group.prompt, group.frames) for group in again]
     assert tokens(whole) == tokens(again)
     other = chosen.model_copy(update={"seed": 1})
     with producing(other, encoder, Policy(start), step=1) as producer:
-        producer.update(1)
-        assert tokens(producer.batch(1)) != tokens(whole)
+        producer.update_weights(1)
+        assert tokens(producer.groups(1)) != tokens(whole)
 
 
 def test_weights_that_are_not_taken_stop_the_run(tmp_path: Path, start: Path, encoder: Encoder) -> None:
@@ -305,7 +310,7 @@ def test_weights_that_are_not_taken_stop_the_run(tmp_path: Path, start: Path, en
     with producing(recipe(tmp_path, start), encoder, Stubborn(start)) as producer, pytest.raises(
         BackendError, match="says it serves weight version 0, not 1"
     ):  # fmt: skip
-        producer.update(1)
+        producer.update_weights(1)
     assert producer.version == -1
 
 
@@ -325,8 +330,8 @@ def test_only_so_many_episodes_run_at_once(tmp_path: Path, start: Path, encoder:
 
     policy = Counting(start, direct)
     with producing(recipe(tmp_path, start, group=8, rollouts={"concurrency": 3}), encoder, policy) as producer:
-        producer.update(0)
-        producer.batch(0)
+        producer.update_weights(0)
+        producer.groups(0)
     assert policy.most_running == 3
 
 
@@ -334,12 +339,12 @@ def test_other_prompts_can_be_asked_beside_the_groups(tmp_path: Path, start: Pat
     """The measure on held-out questions."""
     chosen = recipe(tmp_path, start)
     with producing(chosen, encoder, Policy(start)) as producer:
-        producer.update(0)
+        producer.update_weights(0)
         prompts = [producer.prompts.prompt(number) for number in (9, 3, 7)]
         made = producer.rollouts(prompts, chosen.episode_settings(frames=4, seed=0))
         assert [rollout.question for rollout in made] == [prompt.question for prompt in prompts]
         assert {rollout.status for rollout in made} == {"answered"}
-        assert len(producer.batch(0)) == 2
+        assert len(producer.groups(0)) == 2
 
 
 def test_a_prompt_that_cannot_be_used_stops_the_run_with_its_name(
@@ -353,11 +358,11 @@ def test_a_prompt_that_cannot_be_used_stops_the_run_with_its_name(
 
     policy = Policy(start)
     with producing(recipe(tmp_path, start), encoder, policy, source=Broken(WORLD)) as producer:
-        producer.update(0)
-        assert len(producer.batch(0)) == 2
-        producer.update(1)
+        producer.update_weights(0)
+        assert len(producer.groups(0)) == 2
+        producer.update_weights(1)
         with pytest.raises(SettingsError, match=r"rl\.parquet, row 4: names no video"):
-            producer.batch(1)
+            producer.groups(1)
 
 
 def test_closing_cancels_what_is_under_way(tmp_path: Path, start: Path, encoder: Encoder) -> None:
@@ -372,16 +377,21 @@ def test_closing_cancels_what_is_under_way(tmp_path: Path, start: Path, encoder:
 
     policy = Endless(start)
     with producing(recipe(tmp_path, start), encoder, policy) as producer:
-        producer.update(0)
+        producer.update_weights(0)
         while not policy.running:
             producer.rollouts([], producer.recipe.episode_settings(frames=4, seed=0))
     assert policy.running == 0
 
 
 def test_a_backend_that_does_not_know_its_tokens_is_refused(tmp_path: Path, start: Path, encoder: Encoder) -> None:
-    backend = OpenAIBackend(["http://127.0.0.1:9"])
-    with pytest.raises(ValueError, match="backend openai does not know its tokens; train with sglang or transformers"):
-        RolloutProducer(recipe(tmp_path, start), WorldPrompts(WORLD), backend, encoder)
+    class Chat(Policy):
+        name, exact_tokens = "openai", OpenAIBackend.exact_tokens
+
+    producer = RolloutProducer(recipe(tmp_path, start), WorldPrompts(WORLD), BackendSpec(instance=Chat(start)), encoder)
+    told = "backend openai does not return its token ids; train with sglang or transformers"
+    with pytest.raises(SettingsError, match=told), producer:
+        pass
+    assert "rollouts" not in {thread.name for thread in threading.enumerate()}
 
 
 def test_a_backend_that_does_not_start_leaves_no_thread(tmp_path: Path, start: Path, encoder: Encoder) -> None:
@@ -389,10 +399,12 @@ def test_a_backend_that_does_not_start_leaves_no_thread(tmp_path: Path, start: P
         async def start(self) -> None:
             raise BackendError("http://a cannot be reached")
 
-    producer = RolloutProducer(recipe(tmp_path, start), WorldPrompts(WORLD), Absent(start), encoder)
+    producer = RolloutProducer(
+        recipe(tmp_path, start), WorldPrompts(WORLD), BackendSpec(instance=Absent(start)), encoder
+    )
     with pytest.raises(BackendError, match="cannot be reached"), producer:
         pass
-    assert not producer._thread.is_alive()
+    assert "rollouts" not in {thread.name for thread in threading.enumerate()}
 
 
 def test_a_judge_that_cannot_be_had_stops_the_run_before_a_server_is_started(
@@ -406,7 +418,8 @@ def test_a_judge_that_cannot_be_had_stops_the_run_before_a_server_is_started(
 
     backend = Started(start)
     rewards = {"accuracy": "judge", "judge": {"server": "http://127.0.0.1:9"}}
-    producer = RolloutProducer(recipe(tmp_path, start, rewards=rewards), WorldPrompts(WORLD), backend, encoder)
+    chosen = recipe(tmp_path, start, rewards=rewards)
+    producer = RolloutProducer(chosen, WorldPrompts(WORLD), BackendSpec(instance=backend), encoder)
     with pytest.raises(BackendError, match=r"127\.0\.0\.1:9"), producer:
         pass
-    assert not backend.started and not producer._thread.is_alive()
+    assert not backend.started and "rollouts" not in {thread.name for thread in threading.enumerate()}

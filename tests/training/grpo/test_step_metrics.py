@@ -82,7 +82,7 @@ def test_a_steps_groups_are_counted() -> None:
     groups = [
         group(DIRECT, CALLED, retried=1, too_long=2),
         group(DIRECT, DIRECT),
-        group(CALLED, failed=3, why="v.mp4: no such file"),
+        group(CALLED, failed=3, failure="v.mp4: no such file"),
     ]
     rewards = [[one.total for one in each.rewards] for each in groups]
     values = batch_values(groups, advantages(rewards, ObjectiveConfig(drop_flat_groups=True)), version=3)

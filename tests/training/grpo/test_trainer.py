@@ -27,7 +27,7 @@ from paravt_training.grpo.trajectory import with_advantage
 from paravt_training.model.distributed import DistributedContext
 from paravt_training.model.encode import EncodedSample
 from paravt_training.model.packing import join, pack
-from tests.fixtures.grpo_run import LOGPROB, MINI, Policy, recipe, talk, write_recipe
+from tests.fixtures.grpo_run import LOGPROB, MINI, BackendSpec, Policy, recipe, talk, write_recipe
 from tests.fixtures.processes import run, run_killed, run_processes
 
 
@@ -47,16 +47,17 @@ def generated(made: Sequence[Rollout]) -> list[list[int]]:
 
 def samples(trainer: GrpoTrainer, gains: Sequence[float] = (1.0, -1.0)) -> list[EncodedSample]:
     """The first step's contexts, with one of `gains` for each rollout in turn."""
-    with trainer._producer(print) as producer:
-        trainer._hand_over(producer)
-        groups = producer.batch(0)
+    with trainer.rollout_producer(print) as producer:
+        trainer.update_rollout_weights(producer)
+        groups = producer.groups(0)
     made = [own for group in groups for own in group.samples]
     return [with_advantage(one, gains[number % len(gains)]) for number, own in enumerate(made) for one in own]
 
 
 def trainer(folder: Path, start: Path, *, say: Any = talk, **changes: Any) -> GrpoTrainer:
     """A trainer whose rollouts say what a test tells them to."""
-    return GrpoTrainer(recipe(folder, start, **changes), DistributedContext(), backend=Policy(start, say))
+    engine = BackendSpec(instance=Policy(start, say))
+    return GrpoTrainer.from_recipe(recipe(folder, start, **changes), DistributedContext(), engine=engine)
 
 
 # Whole runs, rollouts in process
@@ -66,7 +67,7 @@ def trainer(folder: Path, start: Path, *, say: Any = talk, **changes: Any) -> Gr
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run that nothing has stopped: real rollouts, sub-agents learned, held-out episodes."""
     folder = tmp_path_factory.mktemp("whole")
-    GrpoTrainer(recipe(folder, MINI, **LIVELY), DistributedContext()).run()
+    GrpoTrainer.from_recipe(recipe(folder, MINI, **LIVELY), DistributedContext()).run()
     return folder
 
 
@@ -122,7 +123,7 @@ def test_the_think_prefix_is_fed_and_the_model_that_comes_out_is_one(whole: Path
 @pytest.mark.parametrize(("dispatch", "evidence"), [("parallel", "frames"), ("sequential", "text")])
 def test_the_other_ways_to_look_are_learned_as_exactly(tmp_path: Path, dispatch: str, evidence: str) -> None:
     settings = {"dispatch": dispatch, "evidence": evidence}
-    GrpoTrainer(
+    GrpoTrainer.from_recipe(
         recipe(tmp_path, MINI, **(LIVELY | {"steps": 1, "settings": settings, "held_out": {}})), DistributedContext()
     ).run()
     (step,) = metrics(tmp_path)
@@ -137,8 +138,8 @@ def test_a_killed_run_goes_on_with_the_same_steps(whole: Path, tmp_path: Path) -
     run_killed(r"/\.step-00000002\.part/", *command)
     folders = sorted(path.name for path in tmp_path.glob("run/checkpoints/*"))
     assert folders == [".step-00000002.part", "step-00000001"]
-    with pytest.raises(SettingsError, match=r"run: holds a run of 1 steps; use --resume, or another out"):
-        GrpoTrainer(recipe(tmp_path, MINI, **LIVELY), DistributedContext())
+    with pytest.raises(SettingsError, match=r"run: holds a run of 1 steps; use --resume, or choose another out"):
+        GrpoTrainer.from_recipe(recipe(tmp_path, MINI, **LIVELY), DistributedContext())
     run("-m", *command, "--resume")
     once, again = metrics(whole), metrics(tmp_path)
     assert [one["step"] for one in again] == [0, 1, 2, 3]
@@ -154,7 +155,7 @@ def test_a_killed_run_goes_on_with_the_same_steps(whole: Path, tmp_path: Path) -
 def test_rollouts_ahead_of_the_learner_are_learned_too(tmp_path: Path) -> None:
     """Up to two versions behind, and weighed for it; the drift of fresh tokens is as small as ever."""
     changes = LIVELY | {"steps": 4, "rollouts": {"staleness": 2, "concurrency": 64}, "held_out": {}}
-    GrpoTrainer(recipe(tmp_path, MINI, **changes), DistributedContext()).run()
+    GrpoTrainer.from_recipe(recipe(tmp_path, MINI, **changes), DistributedContext()).run()
     steps = metrics(tmp_path)
     assert max(one["staleness/most"] for one in steps) in (1, 2) and all(one["drift/most"] < 0.005 for one in steps)
     stale = [one for one in steps if one["drift/tokens"] < one["learned_tokens"]]
@@ -173,7 +174,7 @@ def test_rollouts_of_a_real_server_are_on_policy_after_each_update(
     # The server draws by no seed of ours, so all groups may be flat: decay alone then changes the weights.
     where = {"backend": "sglang", "servers": [url], "weights": weights}
     changes = LIVELY | {"rollouts": where, "held_out": {}, "weight_decay": 10.0, "export_dtype": "fp32"}
-    GrpoTrainer(recipe(tmp_path, MINI, **changes), DistributedContext()).run()
+    GrpoTrainer.from_recipe(recipe(tmp_path, MINI, **changes), DistributedContext()).run()
     steps = metrics(tmp_path)
     assert [one["step"] for one in steps] == [1, 2, 3]
     for number, one in enumerate(steps):
@@ -316,7 +317,7 @@ def test_a_run_with_nothing_to_learn_says_so_and_stops_with_the_reason(
     running = trainer(tmp_path, start, say=alike, steps=9, rollouts={"idle_steps": 3})
     with pytest.raises(Idle) as stopped:
         running.run()
-    assert "3 steps in a row had nothing to learn from; in the last one 0 rollouts failed and 4 did not" in str(
+    assert "3 steps in a row had nothing to learn from; in the last step 0 rollouts failed and 4 succeeded" in str(
         stopped.value
     )
     assert [one["idle"] for one in metrics(tmp_path)] == [1, 2, 3]
@@ -328,7 +329,7 @@ def test_a_run_whose_rollouts_all_fail_names_the_failure(
     tmp_path: Path, start: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     running = trainer(tmp_path, start, say=lambda request: BackendError("no memory"), rollouts={"idle_steps": 2})
-    with pytest.raises(Idle, match=r"in the last one 4 rollouts failed \(no memory\) and 0 did not"):
+    with pytest.raises(Idle, match=r"in the last step 4 rollouts failed \(no memory\) and 0 succeeded"):
         running.run()
     assert [one["rollouts_failed"] for one in metrics(tmp_path)] == [4, 4]
     assert "step 1: 4 rollouts failed and were dropped (no memory)" in capsys.readouterr().err
@@ -372,36 +373,41 @@ def test_processes_that_would_share_a_servers_gpu_are_refused_before_a_model_is_
     cold = load_grpo_recipe("paragrpo_8b", [f"out={tmp_path}"])
     told = r"gpus\.train: 7, but the number of processes is \d; start it with torchrun --nproc-per-node 7 -m paravt_tr"
     with pytest.raises(SettingsError, match=told):
-        GrpoTrainer(cold, DistributedContext(world=world, device=torch.device("cuda")))
+        GrpoTrainer.from_recipe(cold, DistributedContext(world_size=world, device=torch.device("cuda")))
 
 
 def test_sizes_that_do_not_divide_are_refused_before_a_model_is_loaded(tmp_path: Path) -> None:
     chosen = recipe(tmp_path, tmp_path / "none", rollouts={"backend": "sglang"})
     told = "2 x 2 = 4 rollouts do not divide by 3 training processes; with group 2, prompts must be 3"
     with pytest.raises(SettingsError, match=told):
-        GrpoTrainer(chosen, DistributedContext(world=3))
+        GrpoTrainer.from_recipe(chosen, DistributedContext(world_size=3))
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(
-    ("place", "changes", "told"),
+    ("distributed", "changes", "told"),
     [
         (DistributedContext(), {"precision": "bf16"}, "recipe precision: bf16 needs a GPU or torchrun"),
-        (DistributedContext(world=2), {}, "recipe rollouts.backend: transformers rolls out in one process; use sglang"),
+        (
+            DistributedContext(world_size=2),
+            {},
+            "recipe rollouts.backend: transformers works in one process only; use sglang",
+        ),
     ],
 )
 def test_what_does_not_go_together_is_told_before_a_model_is_loaded(
-    tmp_path: Path, place: DistributedContext, changes: dict[str, Any], told: str
+    tmp_path: Path, distributed: DistributedContext, changes: dict[str, Any], told: str
 ) -> None:
     with pytest.raises(SettingsError, match=told):
-        GrpoTrainer(recipe(tmp_path, tmp_path / "none", **changes), place)
+        GrpoTrainer.from_recipe(recipe(tmp_path, tmp_path / "none", **changes), distributed)
 
 
 def test_a_resumed_run_takes_the_recipes_learning_rate(tmp_path: Path, start: Path) -> None:
     trainer(tmp_path, start, steps=1).run()
     changed = recipe(tmp_path, start, learning_rate=0.5, vision_rate=0.1)
     rates = {
-        g["vision"]: g["lr"] for g in GrpoTrainer(changed, DistributedContext(), resume=True).optimiser.param_groups
+        g["vision"]: g["lr"]
+        for g in GrpoTrainer.from_recipe(changed, DistributedContext(), resume=True).optimiser.param_groups
     }
     assert rates == {False: 0.5, True: pytest.approx(0.05)}
 

@@ -48,7 +48,7 @@ async def episode(
     policy = Policy(start, say)
     await policy.update_weights("3")
     values = {"frames": 4, "max_pixels": 4096, "temperature": 1.0, "logprobs": True, "seed": 5, **settings}
-    async with Engine(policy, Settings(**values), store=store) as engine:
+    async with Engine(policy, Settings(**values), frame_source=store) as engine:
         return await engine.ask(asked.question), store
 
 
@@ -98,7 +98,7 @@ async def test_only_what_the_model_wrote_is_learned(start: Path, encoder: Encode
     assert whole.count("<think>\n<think>") == 3 and "blue star moves" in whole  # fed, and not in `written`
     for sample in (main, *subs):
         learned = sample.labels != IGNORED
-        assert not bool(sample.mm_token_type_ids[learned].any())
+        assert not bool((sample.ids == encoder.chat.image_token_id)[learned].any())
         assert torch.equal(sample.ids[learned], sample.labels[learned])
         assert len(sample.behaviour) == len(sample.fresh) == int(learned.sum())
         assert torch.equal(sample.behaviour, torch.full_like(sample.behaviour, LOGPROB))
@@ -109,7 +109,7 @@ async def test_frames_stand_where_they_were_shown(start: Path, encoder: Encoder,
     rollout, store = await episode(start, evidence=evidence)
     main, *subs = await samples(rollout, store, encoder)
     shown = len(rollout.overview) + sum(len(call.frames) for call in rollout.evidence) * (evidence == "frames")
-    assert len(main.image_grid_thw) == shown and int(main.mm_token_type_ids.sum()) == 4 * shown
+    assert len(main.image_grid_thw) == shown and int((main.ids == encoder.chat.image_token_id).sum()) == 4 * shown
     assert main.pixel_values.shape[0] == 16 * shown
     first = (await store.frames(rollout.question.video, [rollout.overview[0].time], SIZING))[0]
     assert torch.equal(main.pixel_values[:16], encoder.patches([first.pixels]))
@@ -161,7 +161,9 @@ async def test_an_advantage_is_given_to_each_learned_token(start: Path, encoder:
 async def test_a_record_that_was_not_made_for_training_is_refused(start: Path, lacks: str) -> None:
     rollout, _ = await episode(start)
     setattr(rollout.turns[1], lacks, None)
-    with pytest.raises(ValueError, match=rf"request {rollout.id}-1: has no log-probabilities or no weight version"):
+    with pytest.raises(
+        ValueError, match=rf"request {rollout.id}-1: log-probabilities or weight version of its tokens are missing"
+    ):
         trajectories(rollout)
 
 

@@ -55,5 +55,8 @@ def test_a_process_that_fails_is_gone_at_once_and_holds_up_no_other(tmp_path: Pa
 def test_an_out_that_cannot_be_written_is_one_line(tmp_path: Path, start: Path) -> None:
     (tmp_path / "run").write_text("a file")
     file = write_recipe(tmp_path, model={"start": str(start)}, out=str(tmp_path / "run/inside"))
-    with pytest.raises(SettingsError, match=r"run/inside: cannot be written \(Not a directory\); name another out"):
-        SftTrainer(load_recipe(file), DistributedContext())
+    with pytest.raises(
+        SettingsError,
+        match=r"run/inside/run\.json: cannot write \(Not a directory\); free some space or choose another path",
+    ):
+        SftTrainer.from_recipe(load_recipe(file), DistributedContext())

@@ -65,7 +65,7 @@ def test_the_ids_are_those_that_the_engine_feeds(encoder: Encoder, kind: str) ->
         assert sample.ids.tolist() == expanded
         assert sample.labels.tolist() == learned
         assert len(sample.image_grid_thw) == len(talk.frames)
-        assert sample.mm_token_type_ids.sum() == 4 * len(talk.frames)
+        assert (sample.ids == image).sum() == 4 * len(talk.frames)
         assert sum(span.end - span.start for span in sample.spans) == (sample.labels != IGNORED).sum()
         turns = [len([one for one in trace.messages if one.role == "assistant"])]
         assert len(sample.spans) == turns[0]

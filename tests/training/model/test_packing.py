@@ -11,7 +11,7 @@ from paravt_infer.model import load_pretrained
 from paravt_training.data.sources import WorldSource
 from paravt_training.model.attention import attend, use_packed_attention
 from paravt_training.model.encode import IGNORED, EncodedSample, Encoder
-from paravt_training.model.packing import Learner, empty_row, join, pack, supervised_loss
+from paravt_training.model.packing import Learner, join, pack, padding_row, supervised_loss
 from paravt_training.recipe import TraceMix, WorldData
 
 
@@ -45,7 +45,7 @@ def test_packed_samples_have_the_logits_of_each_alone(
             position_ids=row.positions[:, None],
             pixel_values=row.pixel_values,
             image_grid_thw=row.image_grid_thw,
-            borders=row.borders,
+            row_cu_seqlens=row.cu_seqlens,
             use_cache=False,
         ).logits[0]
         loss = 0.0
@@ -53,7 +53,7 @@ def test_packed_samples_have_the_logits_of_each_alone(
             # Alone, by transformers' own attention and positions.
             alone = plain(
                 input_ids=sample.ids[None],
-                mm_token_type_ids=sample.mm_token_type_ids[None],
+                mm_token_type_ids=(sample.ids == plain.config.image_token_id).int()[None],
                 pixel_values=sample.pixel_values,
                 image_grid_thw=sample.image_grid_thw,
                 use_cache=False,
@@ -62,7 +62,9 @@ def test_packed_samples_have_the_logits_of_each_alone(
             loss += float(cross_entropy(alone[:-1], sample.labels[1:], ignore_index=IGNORED, reduction="sum"))
         total, said = supervised_loss(learner, row)
     assert float(total) == pytest.approx(loss, rel=1e-5)
-    assert torch.equal(said, packed[row.places].argmax(-1)) and torch.equal(row.targets, row.ids[row.places + 1])
+    assert torch.equal(said, packed[row.logit_positions].argmax(-1)) and torch.equal(
+        row.targets, row.ids[row.logit_positions + 1]
+    )
 
 
 def test_a_change_in_one_sample_changes_no_other(samples: list[EncodedSample], learner: Learner) -> None:
@@ -72,7 +74,7 @@ def test_a_change_in_one_sample_changes_no_other(samples: list[EncodedSample], l
         hidden = [
             learner.model.model(
                 input_ids=one.ids[None], position_ids=one.positions[:, None], pixel_values=one.pixel_values,
-                image_grid_thw=one.image_grid_thw, borders=one.borders, use_cache=False,
+                image_grid_thw=one.image_grid_thw, row_cu_seqlens=one.cu_seqlens, use_cache=False,
             )[0][0]
             for one in (row, other)
         ]  # fmt: skip
@@ -89,8 +91,8 @@ def test_attention_is_that_of_a_mask_of_blocks(lengths: list[int], causal: bool)
     mask = torch.block_diag(*(torch.ones(n, n) for n in lengths)).bool()
     mask = mask.tril() if causal else mask
     right = torch.nn.functional.scaled_dot_product_attention(query, key, value, mask, scale=0.3, enable_gqa=True)
-    borders = torch.tensor([0, *lengths]).cumsum(0).int()
-    out = attend(query, key, value, borders, scale=0.3, causal=causal)
+    cu_seqlens = torch.tensor([0, *lengths]).cumsum(0).int()
+    out = attend(query, key, value, cu_seqlens, scale=0.3, causal=causal)
     torch.testing.assert_close(out, right.transpose(1, 2))
 
 
@@ -98,7 +100,7 @@ def test_rows_hold_all_samples_and_no_more_than_they_may(samples: list[EncodedSa
     longest = max(map(len, samples))
     rows = pack(samples, longest)
     assert all(len(row.ids) <= longest for row in rows)
-    assert sum(len(row.borders) - 1 for row in rows) == len(samples)
+    assert sum(len(row.cu_seqlens) - 1 for row in rows) == len(samples)
     assert sum(len(row.targets) for row in rows) == sum(int((s.labels != IGNORED).sum()) for s in samples)
     assert len(pack(samples, 10**6)) == 1
     with pytest.raises(ValueError, match=f"{longest} tokens does not fit into a row of {longest - 1}"):
@@ -108,7 +110,7 @@ def test_rows_hold_all_samples_and_no_more_than_they_may(samples: list[EncodedSa
 def test_the_vision_tower_takes_part_where_there_is_no_frame(samples: list[EncodedSample], learner: Learner) -> None:
     visual = list(learner.model.model.visual.named_parameters())
     assert any("deepstack" in name for name, _ in visual)
-    loss, said = supervised_loss(learner, empty_row(1, samples[0].pixel_values.shape[1]))
+    loss, said = supervised_loss(learner, padding_row(1, samples[0].pixel_values.shape[1]))
     loss.backward()
     assert float(loss.detach()) == 0 and said.shape == (0,)
     assert all(p.grad is not None and not p.grad.any() for _, p in visual)

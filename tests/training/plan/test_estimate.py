@@ -20,8 +20,8 @@ from paravt_infer.model import load_pretrained
 from paravt_infer.settings import Settings
 from paravt_training.grpo.recipe import GrpoRecipe
 from paravt_training.model.attention import use_packed_attention
-from paravt_training.model.mini import build_mini
 from paravt_training.model.packing import Learner, PackedRow
+from paravt_training.model.random_checkpoint import build_mini
 from paravt_training.plan.estimate import (
     GPUS,
     Estimate,
@@ -35,8 +35,8 @@ from paravt_training.plan.sizes import (
     ModelSizes,
     RolloutSizes,
     RunSizes,
-    config_of,
     load_any_recipe,
+    load_config,
     published,
     run_sizes,
     sample_tokens,
@@ -49,14 +49,14 @@ TOY = ModelSizes(
     layers=4,
     hidden=10,
     intermediate=20,
-    queries=10,
-    keys=5,
+    query_size=10,
+    key_size=5,
     vocabulary=50,
-    blocks=2,
-    block_hidden=8,
-    block_intermediate=16,
+    vision_layers=2,
+    vision_hidden=8,
+    vision_intermediate=16,
     patches=4,
-    side=32,
+    token_side=32,
 )
 SUPERVISED = RunSizes(
     model=TOY,
@@ -74,7 +74,7 @@ REINFORCED = replace(
     samples=8,
     sampling=RolloutSizes(
         gpus=1,
-        at_once=4,
+        concurrency=4,
         reference=True,
         sub_agents=True,
         settings=Settings.make(max_new_tokens=100, summary_tokens=40, window_frames=2),
@@ -98,7 +98,7 @@ def grpo(**changes: Any) -> GrpoRecipe:
     [("2B", 2_127_532_032, 2.13e9), ("4B", 4_437_815_808, 4.44e9), ("8B", 8_767_123_696, 8.77e9)],
 )
 def test_published_models_have_the_parameters_they_are_named_for(size: str, exact: int, nominal: float) -> None:
-    model = ModelSizes.of(published(size), size)
+    model = ModelSizes.from_config(published(size), size)
     assert model.total == exact == pytest.approx(nominal, rel=0.01)
     assert (model.parameters["head"] == 0) == (size != "8B")  # the smaller ones' embeddings serve as one
 
@@ -106,29 +106,29 @@ def test_published_models_have_the_parameters_they_are_named_for(size: str, exac
 def test_the_small_models_counts_are_those_of_the_one_that_is_built(tmp_path: Path) -> None:
     shape = MiniShape(layers=3, hidden=48, heads=2, kv_heads=1, vision_layers=1, vision_hidden=32, vision_heads=1)
     built = load_pretrained(str(build_mini(tmp_path, shape)), "AutoModelForImageTextToText")
-    counted = ModelSizes.of(config_of("mini", shape, 64), "mini")
+    counted = ModelSizes.from_config(load_config("mini", shape, 64), "mini")
     assert counted.total == sum(parameter.numel() for parameter in built.parameters())
     tower = sum(p.numel() for name, p in built.model.visual.named_parameters() if "merger" not in name)
     layers = sum(p.numel() for p in built.model.language_model.parameters()) - counted.parameters["embeddings"]
     assert (counted.parameters["vision tower"], counted.parameters["text layers"]) == (tower, layers)
-    assert ModelSizes.of(config_of(str(tmp_path), shape, 64), "mini") == counted
+    assert ModelSizes.from_config(load_config(str(tmp_path), shape, 64), "mini") == counted
 
 
 def test_a_model_of_another_kind_is_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "qwen2"}')
-    with pytest.raises(SettingsError, match="a model of type qwen2; only dense Qwen3-VL"):
-        config_of(str(tmp_path), MiniShape(), 64)
+    with pytest.raises(SettingsError, match="a model of type qwen2; plans need a dense Qwen3-VL model"):
+        load_config(str(tmp_path), MiniShape(), 64)
 
 
 @pytest.fixture(scope="module")
 def mini() -> Any:
-    return config_of("mini", MiniShape(), 128)
+    return load_config("mini", MiniShape(), 128)
 
 
-def kept_bytes(mini: Any, *, layers: int, blocks: int, kind: torch.dtype, checkpointing: bool = False) -> int:
+def kept_bytes(mini: Any, *, layers: int, vision_layers: int, kind: torch.dtype, checkpointing: bool = False) -> int:
     """Bytes that a real forward pass of 256 tokens, 4 frames of 64 patches among them, keeps for its backward pass."""
     config = deepcopy(mini)
-    config.text_config.num_hidden_layers, config.vision_config.depth = layers, blocks
+    config.text_config.num_hidden_layers, config.vision_config.depth = layers, vision_layers
     config.vision_config.deepstack_visual_indexes = [0]
     model = Qwen3VLForConditionalGeneration(config).to(kind).train()
     use_packed_attention(model)
@@ -137,10 +137,10 @@ def kept_bytes(mini: Any, *, layers: int, blocks: int, kind: torch.dtype, checkp
     row = PackedRow(
         ids=torch.tensor([config.image_token_id] * 64 + [9] * 192),
         positions=torch.arange(256).repeat(3, 1),
-        borders=torch.tensor([0, 256], dtype=torch.int32),
+        cu_seqlens=torch.tensor([0, 256], dtype=torch.int32),
         pixel_values=torch.zeros(256, 1536),
         image_grid_thw=torch.tensor([[1, 8, 8]] * 4),
-        places=torch.tensor([1]),
+        logit_positions=torch.tensor([1]),
         targets=torch.tensor([7]),
     )
     own = {tensor.untyped_storage().data_ptr() for tensor in (*model.parameters(), *model.buffers())}
@@ -157,16 +157,16 @@ def kept_bytes(mini: Any, *, layers: int, blocks: int, kind: torch.dtype, checkp
 
 @pytest.mark.parametrize(("kind", "each"), [(torch.bfloat16, 2), (torch.float32, 4)])
 def test_layers_keep_as_many_bytes_as_a_real_pass_does(mini: Any, kind: torch.dtype, each: int) -> None:
-    least, model = kept_bytes(mini, layers=2, blocks=1, kind=kind), ModelSizes.of(mini, "mini")
-    layer = kept_bytes(mini, layers=3, blocks=1, kind=kind) - least
-    assert layer == pytest.approx(256 * model.layer_bytes(each), rel=0.02)
-    block = kept_bytes(mini, layers=2, blocks=2, kind=kind) - least
-    assert block == pytest.approx(256 * model.block_bytes(each), rel=0.02)
+    least, model = kept_bytes(mini, layers=2, vision_layers=1, kind=kind), ModelSizes.from_config(mini, "mini")
+    layer = kept_bytes(mini, layers=3, vision_layers=1, kind=kind) - least
+    assert layer == pytest.approx(256 * model.text_layer_bytes(each), rel=0.02)
+    block = kept_bytes(mini, layers=2, vision_layers=2, kind=kind) - least
+    assert block == pytest.approx(256 * model.vision_layer_bytes(each), rel=0.02)
 
 
 def test_with_checkpointing_layers_keep_their_input_alone(mini: Any) -> None:
-    def kept(layers: int, blocks: int) -> int:
-        return kept_bytes(mini, layers=layers, blocks=blocks, kind=torch.bfloat16, checkpointing=True)
+    def kept(layers: int, vision_layers: int) -> int:
+        return kept_bytes(mini, layers=layers, vision_layers=vision_layers, kind=torch.bfloat16, checkpointing=True)
 
     assert kept(3, 1) - kept(2, 1) == 256 * 128 * 2
     assert kept(2, 2) - kept(2, 1) == 256 * 128 * 2
@@ -208,7 +208,7 @@ def test_a_reinforced_run_has_a_reference_and_its_fullest_row_counts() -> None:
 
 @pytest.mark.parametrize("gpu", GPUS)
 def test_a_rollout_gpus_parts_add_up_to_all_it_has(gpu: str) -> None:
-    model = ModelSizes.of(published("8B"), "8B")
+    model = ModelSizes.from_config(published("8B"), "8B")
     lines = rollout_memory(replace(REINFORCED, model=model), GPUS[gpu])
     assert math.fsum(line.value for line in lines) == pytest.approx(GPUS[gpu].memory)
     assert values(lines)["weights"] == 2 * 8_767_123_696
@@ -217,14 +217,14 @@ def test_a_rollout_gpus_parts_add_up_to_all_it_has(gpu: str) -> None:
 
 
 def test_tokens_of_a_reinforced_run_by_hand() -> None:
-    usual, most = sample_tokens(REINFORCED), sample_tokens(REINFORCED, most=True)
+    usual, most = sample_tokens(REINFORCED), sample_tokens(REINFORCED, maximum=True)
     assert (usual.overview, usual.prompt, usual.responses) == (8 * 40, 300, 100)
     assert (usual.evidence, usual.windows, usual.summaries) == (2.5 * 20, 2.5 * (300 + 2 * 40), 2.5 * 20)
     assert (most.overview, most.responses, most.evidence) == (12 * 40, 4 * 100, 3 * 5 * 40)
-    assert usual.total == usual.main + usual.windows + usual.summaries == usual.fed + usual.written
+    assert usual.total == usual.main + usual.windows + usual.summaries
     lines = {line.name: line for line in step_tokens(REINFORCED)}
     assert lines["a step"].value == 8 * usual.total and lines["learned a step"].value == 8 * 150
-    assert lines["a step"].most == 8 * most.total
+    assert lines["a step"].maximum == 8 * most.total
 
 
 def test_sub_agents_that_are_not_learned_from_are_left_out_of_a_step() -> None:
@@ -279,7 +279,7 @@ def test_what_does_not_fit_is_said_with_what_would() -> None:
         ({"gradient_checkpointing": False, "row_tokens": 20480}, ["267.9 GB of 80; what would fit: gradient_"]),
         ({"row_tokens": 40960}, ["what would fit: row_tokens 20480"]),
         ({"row_tokens": 16384}, ["19,948 tokens, and one of more than", "fit: row_tokens 20480"]),
-        ({"settings": {"max_new_tokens": 200_000}}, ["a rollout GPU needs", "nothing but a smaller model"]),
+        ({"settings": {"max_new_tokens": 200_000}}, ["a rollout GPU needs", "only a smaller model"]),
     ],
 )  # fmt: skip
 def test_each_thing_that_does_not_fit_has_its_line(changes: dict[str, Any], told: list[str]) -> None:
@@ -305,7 +305,7 @@ def test_a_recipe_is_known_by_its_phases(tmp_path: Path) -> None:
     file.write_text(json.dumps(grpo().model_dump(mode="json")))
     assert isinstance(load_any_recipe(file, ["group=4"]), GrpoRecipe)
     assert load_any_recipe("mini_sft") == load_recipe("mini_sft")
-    with pytest.raises(SettingsError, match="there is no such key; did you mean batch"):
+    with pytest.raises(SettingsError, match="unknown key 'bath'; did you mean 'batch'"):
         load_any_recipe("mini_sft", ["bath=3"])
 
 
@@ -341,4 +341,4 @@ def test_as_json_there_is_all_of_it(command: Callable[..., Any]) -> None:
 
 def test_a_gpu_that_is_not_known_is_told(command: Callable[..., Any]) -> None:
     result = command("--recipe", "qwen3vl_8b_sft", "--gpu", "b7")
-    assert str(result.exception) == "--gpu b7: there is none of this name; there are a100, h100, h200"
+    assert str(result.exception) == "--gpu: unknown GPU 'b7'; choose from a100, h100, h200"

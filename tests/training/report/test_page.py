@@ -131,7 +131,7 @@ def test_broken_metrics_are_reported_with_file_and_line(tmp_path: Path, text: st
 @given(st.integers(min_value=0, max_value=200))
 def test_a_run_in_progress_may_end_anywhere(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
     folder = tmp_path_factory.mktemp("cut")
-    with MetricsLog(folder, steps=9) as metrics:
+    with MetricsLog(folder) as metrics:
         for step in range(1, 6):
             metrics.write(step, {"loss": 1 / 3, "phase": "a"})
     file = folder / "metrics.jsonl"
