@@ -32,7 +32,9 @@ def open_backend(
             where neither it nor a server is named.
         servers: base URLs, several for more than one machine.
         max_batch: requests that `transformers` runs together at most.
-        gpus, server_arguments, server_environment: of servers that are started here.
+        gpus: GPUs to start servers on, one each.
+        server_arguments: further arguments of servers that are started.
+        server_environment: further environment variables of servers that are started.
         say: told what a started server is doing.
 
     Raises:
