@@ -43,7 +43,12 @@ lint: .venv/test.stamp
 docs: .venv/test.stamp
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
-# Everything that needs no server, no training process and no evaluation of the small model.
+# What needs no SGLang server, no training process and no evaluation of the small model: the engine without its
+# backends, scoring, training data, rewards, the sample world, recipes and the architecture.
+QUICK := tests/paravt_infer tests/lmms_tasks/scoring tests/training/data tests/training/rewards tests/training/world \
+	tests/training/test_recipe.py tests/test_architecture.py \
+	--ignore=tests/paravt_infer/backends --ignore=tests/paravt_infer/video/test_faulty_files.py -k "not sglang"
+
 quick: lint
 	@$(BIN)/python -m pytest $(QUICK)
 

@@ -25,7 +25,7 @@ class WatchEnding(Tool):
             "function": {"name": self.name, "description": description, "parameters": parameters},
         }
 
-    def window(self, call: ParsedCall, duration: float) -> Window:
+    def parse_window(self, call: ParsedCall, duration: float) -> Window:
         seconds = call.arguments.get("seconds")
         if not isinstance(seconds, int | float) or not 0 < seconds < float("inf"):
             # The message goes back to the model, which can then correct itself.
@@ -33,7 +33,7 @@ class WatchEnding(Tool):
                 ToolCallFault.BAD_TIME, f"seconds={seconds!r} is not a number above 0; write seconds=10"
             )
         start = duration - seconds
-        return Window(start=max(0.0, start), end=duration, asked=(start, duration), clamped=start < 0)
+        return Window(start=max(0.0, start), end=duration, requested=(start, duration), clamped=start < 0)
 
 
 async def main() -> None:

@@ -10,8 +10,8 @@ from paravt_infer.bundled import sample_videos
 from paravt_infer.rollout_files import load_rollouts
 from paravt_training.rewards.accuracy import GoldAnswer
 from paravt_training.rewards.config import RewardConfig
-from paravt_training.rewards.form import tag_closure
-from paravt_training.rewards.total import reward
+from paravt_training.rewards.format import tag_closure
+from paravt_training.rewards.total import compute_reward
 
 
 def main(file: Path) -> None:
@@ -23,11 +23,11 @@ def main(file: Path) -> None:
             continue
         gold = GoldAnswer(answer=expected[rollout.question.text], kind="choice", options=rollout.question.options)
         for name, config in recipes.items():
-            scored = reward(rollout, gold, config)
+            scored = compute_reward(rollout, gold, config)
             parts = ", ".join(f"{part} {scored.parts[part]:.2f}" for part in ("accuracy", "format", "tool"))
             print(f"{rollout.question.id}, {name}: {scored.total:.2f} ({parts})")
         opened, closed = tag_closure(rollout)["think"]
-        print(f"{rollout.question.id}: {closed} of {opened} <think> closed, {len(rollout.supporting)} calls ran")
+        print(f"{rollout.question.id}: {closed} of {opened} <think> closed, {rollout.usage.calls_ok} calls ran")
 
 
 if __name__ == "__main__":
