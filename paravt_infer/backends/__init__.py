@@ -32,7 +32,9 @@ def open_backend(
             either, the bundled checkpoint with `transformers`.
         servers: base URLs; the load is balanced over several.
         max_batch: maximum batch size of `transformers`.
-        gpus, server_arguments, server_environment: for the servers that are started.
+        gpus: GPUs to start servers on, one each.
+        server_arguments: further arguments of the servers that are started.
+        server_environment: further environment variables of the servers that are started.
         say: gets a line when something changes while a server starts.
 
     Raises:

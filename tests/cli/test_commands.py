@@ -132,7 +132,7 @@ def test_a_batch_runs_against_a_real_server_and_resumes(paravt, server, video: s
             ["ask", "VIDEO", "?", "--model", "m", "--reader", "vlc"],
             "unknown reader 'vlc'; choose from pyav, d",
         ),
-        (["ask", "VIDEO", "?", "--model", "m", "-o", "A=a", "-o", "b"], "options: name all of them"),
+        (["ask", "VIDEO", "?", "--model", "m", "-o", "A=a", "-o", "b"], "options: give either all of them a letter"),
         (["ask", "VIDEO", "?", "--save", "x.txt"], "name a .json, .jsonl or .parquet file"),
         (["ask", "VIDEO", "?", "--subtitles", "/no.srt"], "/no.srt: no such subtitle file"),
         (["ask", "/no.mp4", "?"], "/no.mp4: no such file"),
