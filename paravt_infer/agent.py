@@ -19,7 +19,7 @@ from paravt_infer.video.types import Frame
 THINK_PREFIX = "<think>\n"
 
 
-class Conversation:
+class MainContext:
     """The main agent's context: a growing list of token ids for token-exact backends, and the same as messages."""
 
     def __init__(self, backend: Backend):
@@ -55,7 +55,7 @@ class Episode:
 
     def __init__(self, context: EpisodeContext):
         self.context, self.rollout = context, context.rollout
-        self.conversation = Conversation(context.backend)
+        self.conversation = MainContext(context.backend)
 
     async def run(self) -> Rollout:
         """Run the episode. Its failures are recorded; only cancellation is raised."""

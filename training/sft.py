@@ -74,7 +74,6 @@ class SftTrainer(TrainingRun[SftRecipe]):
 
     def train(self, log: MetricsLog | None, display: ProgressDisplay | None, stack: ExitStack) -> None:
         recipe, progress = self.recipe, self.progress
-        monitor = SftMonitor(log, display, self.out / LEFT_OUT) if log is not None and display is not None else None
         stream = step_batches(
             recipe,
             self.source(),
@@ -84,6 +83,9 @@ class SftTrainer(TrainingRun[SftRecipe]):
             rank=self.distributed.rank,
             world=self.distributed.world_size,
         )
+        monitor = None
+        if log is not None and display is not None:
+            monitor = SftMonitor(log, stack.enter_context(display), self.out / LEFT_OUT)
         while progress.step < recipe.steps:
             self._step(stream, monitor)
 

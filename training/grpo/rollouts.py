@@ -90,6 +90,7 @@ class RolloutProducer:
         """Set on entering, if the recipe has one."""
         self._next_step = step
         self._steps: dict[int, Future[list[RolloutGroup]]] = {}
+        self._running: set[asyncio.Task[Any]] = set()
         self._episode_slots = asyncio.Semaphore(recipe.rollouts.concurrency)
         self._resources = ExitStack()
 
@@ -109,9 +110,14 @@ class RolloutProducer:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        for step in self._steps.values():
-            step.cancel()
-        self._resources.close()
+        with self._resources:
+            for step in self._steps.values():
+                step.cancel()
+            # The engine stays open until the cancelled episodes have aborted their requests.
+            self._portal.call(self._wait_for_running)
+
+    async def _wait_for_running(self) -> None:
+        await asyncio.gather(*self._running, return_exceptions=True)
 
     def update_weights(
         self, version: int, *, folder: Path | None = None, tensors: Mapping[str, Any] | None = None
@@ -141,8 +147,13 @@ class RolloutProducer:
         return self._portal.call(run_all, [self._episode(prompt, settings) for prompt in prompts])
 
     async def _groups(self, step: int) -> list[RolloutGroup]:
-        count = self.recipe.prompts
-        return await run_all(self._group(step, number) for number in range(step * count, (step + 1) * count))
+        task, count = asyncio.current_task(), self.recipe.prompts
+        assert task is not None
+        self._running.add(task)
+        try:
+            return await run_all(self._group(step, number) for number in range(step * count, (step + 1) * count))
+        finally:
+            self._running.remove(task)
 
     async def _group(self, step: int, number: int) -> RolloutGroup:
         recipe = self.recipe

@@ -80,7 +80,7 @@ class GrpoTrainer(TrainingRun[GrpoRecipe]):
     def train(self, log: MetricsLog | None, display: ProgressDisplay | None, stack: ExitStack) -> None:
         monitor = producer = None
         if log is not None and display is not None:
-            monitor = GrpoMonitor(log, display)
+            monitor = GrpoMonitor(log, stack.enter_context(display))
             producer = stack.enter_context(self.rollout_producer(display.say))
         self.update_rollout_weights(producer)
         if not self.progress.step:

@@ -106,7 +106,7 @@ class TrainingRun(ABC, Generic[R]):
             log = display = None
             if self.distributed.is_main:
                 log = stack.enter_context(MetricsLog(self.out, step=step))
-                display = stack.enter_context(ProgressDisplay(steps=steps, step=step))
+                display = ProgressDisplay(steps=steps, step=step)
                 if step:
                     display.say(f"resuming from step {step} of {steps}")
             self.train(log, display, stack)
@@ -118,8 +118,9 @@ class TrainingRun(ABC, Generic[R]):
         """Train to the last step.
 
         Args:
-            log, display: of the main process; None on the others.
-            stack: closes what is entered when the run ends.
+            log: of the main process; None on the others.
+            display: likewise; to be entered into `stack` once no more processes are forked, as it starts a thread.
+            stack: closed when the run ends.
         """
 
 

@@ -366,21 +366,30 @@ def test_a_prompt_that_cannot_be_used_stops_the_run_with_its_name(
 
 
 def test_closing_cancels_what_is_under_way(tmp_path: Path, start: Path, encoder: Encoder) -> None:
+    closed_too_early: list[bool] = []
+
     class Endless(Policy):
+        closed = False
+
         async def generate(self, request: Request) -> Generation:
             self.running += 1
             try:
                 await asyncio.Event().wait()
             finally:
+                await asyncio.sleep(0.05)  # as a request that is aborted at its server
                 self.running -= 1
+                closed_too_early.append(self.closed)
             raise AssertionError
+
+        async def close(self) -> None:
+            self.closed = True
 
     policy = Endless(start)
     with producing(recipe(tmp_path, start), encoder, policy) as producer:
         producer.update_weights(0)
         while not policy.running:
             producer.rollouts([], producer.recipe.episode_settings(frames=4, seed=0))
-    assert policy.running == 0
+    assert policy.running == 0 and closed_too_early and not any(closed_too_early)
 
 
 def test_a_backend_that_does_not_know_its_tokens_is_refused(tmp_path: Path, start: Path, encoder: Encoder) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from paravt_infer.agent import Conversation
+from paravt_infer.agent import MainContext
 from paravt_infer.model import load_model_files
 from paravt_infer.rollout import Turn
 from paravt_training.data.sources import WorldSource, trace_conversation
@@ -50,7 +50,7 @@ def test_the_ids_are_those_that_the_engine_feeds(encoder: Encoder, kind: str) ->
         trace = trace_at(5, "train", number, TraceMix(**{**NONE, **KINDS[kind], "budgets": (4, 8)}))
         conversation = trace_conversation(render_messages(trace, (64, 64)), trace)
         sample = encoder.encode(conversation)
-        talk = Conversation(_Backend(chat))  # type: ignore[arg-type]
+        talk = MainContext(_Backend(chat))  # type: ignore[arg-type]
         waiting, learned = [], []
         for said, message in zip(trace.messages, conversation.messages, strict=True):
             if said.role != "assistant":
