@@ -152,11 +152,11 @@ def main() -> None:
     if options.out:
         text = f"""# Engine overhead
 
-Written by `python -m measures.engine --server URL --out docs/measures.md` on:
+Measured with `python -m measures.engine --server URL --out docs/measures.md` on:
 {describe_machine("torch", "transformers", "sglang", "av")}.
-The stand-in model takes {MAIN_SECONDS} s per main turn and {SUB_SECONDS} s per sub-agent, any number at once; episodes
-make five calls in one turn. The server is the unmodified SGLang on the CPU with a tiny random checkpoint.
-[readers.md](readers.md) has frames per second by reader.
+Every episode makes five calls in one turn. The stand-in model takes {MAIN_SECONDS} s per main turn and {SUB_SECONDS} s
+per sub-agent, however many run at once. The server is an unmodified SGLang on the CPU with a tiny random checkpoint.
+For frames per second by reader, see [readers.md](readers.md).
 
 """
         options.out.write_text(text + markdown_table(["measure", "value", "goal"], rows))

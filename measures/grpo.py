@@ -110,7 +110,7 @@ def main() -> None:
         for mode, results in ask_test_set(run.folder / "export", run, modes, items).items():
             dispatch.append([mode, *(f"{value:.1f}" for value in scores_by_kind(results))])
         text += "\n" + markdown_table(["dispatch, evidence", *KINDS], dispatch)
-    print(f"Made by `python -m measures.grpo` on: {describe_machine('torch', 'transformers')}.\n")
+    print(f"Measured with `python -m measures.grpo` on: {describe_machine('torch', 'transformers')}.\n")
     print(f"{len(items)} questions of the fixed test set, greedy, {FRAMES} overview frames.\n\n{text}")
 
 

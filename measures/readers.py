@@ -134,8 +134,8 @@ async def speed(pools: dict[str, DecodePool], video: Path) -> ReaderTable:
         rows.setdefault(case, {})[name] = f"{rate:.1f}" + (f" ({ratio:.2f}×)" if ratio else "")
     return ReaderTable(
         "Speed",
-        "Frames per second (and relative to decord) from 10 minutes of H.264, 640x360, 25 frames per second, a key "
-        f"frame every 250; the median of {ROUNDS} rounds in which the readers alternate.",
+        "Frames per second (and the speed-up over decord) from 10 minutes of H.264, 640x360, 25 frames per second, a "
+        f"key frame every 250 frames. Median of {ROUNDS} rounds in which the readers alternate.",
         rows,
     )
 
@@ -147,7 +147,7 @@ async def exact_frames(pools: dict[str, DecodePool], folder: Path) -> ReaderTabl
         path = write_numbered_video(folder / file, **arguments)
         for name, pool in pools.items():
             rows.setdefault(case, {})[name] = await outcome(pool, path, arguments.get("times"))
-    return ReaderTable("Exact frames", "Every seventh frame, 16 from the middle, and the last one.", rows)
+    return ReaderTable("Exact frames", "Read: every seventh frame, 16 from the middle, and the last one.", rows)
 
 
 async def on_damaged_files(pools: dict[str, DecodePool], folder: Path) -> ReaderTable:
@@ -158,7 +158,8 @@ async def on_damaged_files(pools: dict[str, DecodePool], folder: Path) -> Reader
             rows.setdefault(case, {})[name] = await outcome(pool, path)
     return ReaderTable(
         "Damaged files",
-        f"All requested frames right, some wrong, an error (right where a frame is lost) or a hang ({DEADLINE:g} s).",
+        "All requested frames right, some wrong, an error (correct where a frame is lost), or a hang "
+        f"({DEADLINE:g} s).",
         rows,
     )
 
@@ -198,7 +199,8 @@ def cells(row: dict[str, str]) -> Iterable[str]:
 
 def render_markdown(results: Sequence[ReaderTable]) -> str:
     command = shlex.join(["python", "-m", "measures.readers", *sys.argv[1:]])
-    lines = ["# Readers compared", "", f"Written by `{command}`.", "", *(f"- {line}" for line in versions())]
+    lines = ["# Video readers compared", "", f"Measured with `{command}` on:", ""]
+    lines += [f"- {line}" for line in versions()]
     for result in results:
         table = markdown_table(["", *READERS], [[case, *cells(row)] for case, row in result.rows.items()])
         lines += ["", f"## {result.title}", "", result.note, "", table.rstrip()]

@@ -166,15 +166,15 @@ def main() -> None:
             table.add_row(*line)
         Console().print(table)
     if options.out:
-        text = f"""# What a sweep costs
+        text = f"""# Sweep overhead
 
-Made by `python -m measures.sweep --server URL --out docs/sweep.md` on:
+Measured with `python -m measures.sweep --server URL --out docs/sweep.md` on:
 {describe_machine("torch", "transformers", "sglang", "lmms-eval", "av")}.
 {options.note}
-Wall time is that of a whole sweep: engine, decoding, journal (each episode synced to disk) and progress. A
-critical path is an episode's longest chain of decoding and generation. The stand-in takes the same time for every
-request, however many run at once; a server shares its cores, and time spent waiting there is in the critical path.
-Episodes make five calls in one turn.
+Wall time is the time of a whole sweep: engine, decoding, journal (each episode synced to disk) and progress display.
+An episode's critical path is its longest chain of decoding and generation. The stand-in model takes the same time per
+request, however many run at once. A server shares its cores, and the time an episode waits for it counts towards its
+critical path. Every episode makes five calls in one turn.
 """
         parts = [f"\n## {title}\n\n{markdown_table(columns, lines)}" for title, columns, lines in tables]
         options.out.write_text(text + "".join(parts), encoding="utf-8")

@@ -122,7 +122,7 @@ def tables(by_mode: dict[str, list[QuestionResult]]) -> str:
         named = 100 * sum(shape_names(text) == shape_names(correct) for text, correct in pairs) / len(pairs)
         exact = 100 * sum(text == correct for text, correct in pairs) / len(pairs)
         text += f"- Sub-agents that name what their window shows: {named:.1f}% of {len(pairs)}; "
-        text += f"with the right seconds too: {exact:.1f}%.\n"
+        text += f"with the right times as well: {exact:.1f}%.\n"
     types: dict[str, list[QuestionResult]] = defaultdict(list)
     for result in main:
         types[f"{result.item.type} ({result.item.question.kind})"].append(result)
@@ -192,19 +192,23 @@ def main() -> None:
     multiple = [item for item in items if len(item.times) >= 2][:40]
     backend = open_backend(model=options.model, device="cpu")
     ratio = asyncio.run(latency_ratio(backend, multiple, common))
-    text += f"- Sequential over parallel seconds, {len(multiple)} questions of two or more times: {ratio:.2f}.\n"
+    text += "- Latency, sequential / parallel (median), "
+    text += f"{len(multiple)} questions with two or more times: {ratio:.2f}.\n"
     if options.server:
         server = EngineSpec(model=options.model, servers=(options.server,), backend="sglang")
         remote = ask_in_modes(server, items, [MAIN], common, options.results / "sglang", title="sglang")[MAIN]
         same = [a.rollout.answer_text == b.rollout.answer_text for a, b in zip(results[MAIN], remote, strict=True)]
-        text += f"- SGLang and in process give the same answer to {100 * sum(same) / len(same):.1f}% ({MAIN}); "
+        agreement = 100 * sum(same) / len(same)
+        text += "- SGLang and the in-process backend give the same answer "
+        text += f"to {agreement:.1f}% of the questions ({MAIN}); "
         text += f"over SGLang: choice {mean_score(remote, 'choice'):.1f}%.\n"
         backend = open_backend(model=options.model, servers=[options.server])
         ratio = asyncio.run(latency_ratio(backend, multiple, common))
-        text += f"- Sequential over parallel seconds, the same questions, over SGLang: {ratio:.2f}.\n"
+        text += f"- Latency, sequential / parallel (median), the same questions over SGLang: {ratio:.2f}.\n"
     print(text)
     if options.out:
-        made = f"Made by `python -m measures.world` on: {describe_machine('torch', 'transformers', 'sglang')}.\n\n"
+        machine = describe_machine("torch", "transformers", "sglang")
+        made = f"Measured with `python -m measures.world` on: {machine}.\n\n"
         options.out.write_text("# The bundled checkpoint on the sample world\n\n" + made + text)
 
 
