@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 
 from paravt_cli import options as shared
-from paravt_cli.benchmarks import SAMPLE_WORLD, load_items
+from paravt_cli.benchmarks import SAMPLE_WORLD, load_task_items
 from paravt_infer.console import say, stderr
 from paravt_infer.errors import BackendError, SettingsError
 from paravt_infer.files import write_text_atomic
@@ -56,7 +56,7 @@ def ab(
     chosen = {name: Settings.make(**values) for name, values in arms.items()}
     judge = get_scorer(scorer)
     world = Path(videos[0]) if videos else out / "videos"
-    items = load_items(shared.split_names(tasks), videos or [], fixture=fixture, limit=limit, world=world)
+    items = load_task_items(shared.split_names(tasks), videos or [], fixture=fixture, limit=limit, world=world)
     if not items:
         raise SettingsError(f"no task was named; `paravt tasks` lists the benchmarks, and {SAMPLE_WORLD} needs no data")
     spec = EngineSpec(model=model or None, servers=tuple(server or []), backend=backend or None, device=device or None)

@@ -49,13 +49,14 @@ def ask(
     from paravt_infer.batch import Batch
     from paravt_infer.engine import EngineSpec
     from paravt_infer.questions import Question
+    from paravt_infer.rollout_files import SUFFIXES
     from paravt_infer.settings import Settings
 
     if not batch and not (video and question):
         raise SettingsError('name a video and a question: paravt ask film.mp4 "Who opens the door?"')
     if bool(batch) != bool(out):
         raise SettingsError("--batch and --out go together: --batch questions.jsonl --out results.parquet")
-    if save and Path(save).suffix not in (".json", ".jsonl", ".parquet"):
+    if save and not batch and Path(save).suffix not in SUFFIXES:
         raise SettingsError(f"--save {save}: name a .json, .jsonl or .parquet file")
     values: dict[str, Any] = dict(
         protocol=protocol, dispatch=dispatch, evidence=evidence, frames=frames, temperature=temperature, seed=seed

@@ -57,7 +57,7 @@ def write_fixture(folder: Path) -> Path:
     return write_tasks(folder)
 
 
-def load_items(
+def load_task_items(
     names: Sequence[str], videos: Sequence[str], *, fixture: Path | None, limit: int | None, world: Path
 ) -> "list[EvalItem]":
     """The questions of the named tasks, at most `limit` of each.

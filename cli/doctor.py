@@ -28,10 +28,12 @@ def doctor() -> None:
     console.print(f"paravt-infer {_version('paravt-infer')}, Python {sys.version.split()[0]}\n")
     console.print(tables.packages(versions, PACKAGES))
 
+    from paravt_infer.backends import can_start_server
+
     gpu = _gpu()
     console.print(f"\nGPU: {gpu or 'none that torch can use'}")
     here = bool(versions["torch"] and versions["transformers"])
-    starts = bool(versions["sglang"] and gpu)
+    starts = can_start_server()
     backends = [
         ("transformers", here, f"in this process, on {'the GPU' if gpu else 'the CPU (slow for real models)'}"),
         ("sglang", True, "any running server: --server URL"),

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+from rich import get_console
 from rich.live import Live
 
 from paravt_cli import view
@@ -36,7 +37,7 @@ def ask_one(spec: EngineSpec, settings: Settings, question: Question, *, as_json
         save_rollouts(rollout, save)
     if as_json:
         print(rollout_to_json(rollout))
-    elif not sys.stdout.isatty() and rollout.answer is not None:
+    elif not get_console().is_terminal and rollout.answer is not None:
         print(rollout.answer)
     for note in [BUNDLED] * (not spec.model and not spec.servers) + rollout.backend.notes:
         say(f"note: {note}", style="dim")
@@ -50,7 +51,7 @@ def ask_one(spec: EngineSpec, settings: Settings, question: Question, *, as_json
 def ask_file(spec: EngineSpec, batch: Batch, *, concurrency: int) -> None:
     """Ask a file of questions with a progress bar. Raises BackendError if an episode failed."""
     counts = _run(_ask_all(spec, batch, concurrency))
-    total, failed, unanswered = counts.total(), counts["failed"], counts["no_answer"]
+    total, failed, unanswered = len(batch.questions), counts["failed"], counts["no_answer"]
     without = f", {unanswered} without an answer" if unanswered else ""
     say(f"{total} questions, {total - failed - unanswered} answered{without}; rollouts in {batch.out}")
     if failed:
@@ -60,7 +61,7 @@ def ask_file(spec: EngineSpec, batch: Batch, *, concurrency: int) -> None:
 async def _ask(spec: EngineSpec, settings: Settings, question: Question, *, draw: bool) -> Rollout:
     console = stderr()
     async with _open_engine(spec, settings) as engine:
-        on_stdout = draw and sys.stdout.isatty()
+        on_stdout = draw and get_console().is_terminal
         if not on_stdout and not console.is_terminal:
             return await engine.ask(question, on_change=_step_log())
         # On stdout the last state drawn is the answer. On stderr the drawing disappears: stdout gets the answer.
@@ -95,12 +96,13 @@ async def _open_engine(spec: EngineSpec, settings: Settings) -> AsyncGenerator[E
 
 def _step_log() -> Callable[[Rollout], None]:
     """Progress for a log: a line whenever the episode's current step changes."""
-    lines = [""]
+    last = ""
 
     def change(rollout: Rollout) -> None:
-        if rollout.status == "running" and (line := view.current_step(rollout)) != lines[-1]:
-            lines.append(line)
+        nonlocal last
+        if rollout.status == "running" and (line := view.current_step(rollout)) != last:
             say(line)
+            last = line
 
     return change
 

@@ -20,8 +20,8 @@ app = typer.Typer(
 for command in (ask.ask, show.show, probe.probe, samples.samples, doctor.doctor):
     app.command()(command)
 app.command("eval")(eval.evaluate)
-for scoring in (ab.ab, rescore.rescore, merge.merge, table1.table1, tasks.tasks):
-    app.command()(scoring)
+for benchmark_command in (ab.ab, rescore.rescore, merge.merge, table1.table1, tasks.tasks):
+    app.command()(benchmark_command)
 app.add_typer(data.app, name="data")
 app.add_typer(train.app, name="train")
 

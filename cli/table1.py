@@ -20,7 +20,7 @@ def table1(
     """Compare results with the paper's Table 1: the differences and their intervals."""
     import json
 
-    from lmms_tasks.reports.published import COLUMNS, SOURCE
+    from lmms_tasks.reports.published import SOURCE, TABLE1_TITLES
     from lmms_tasks.reports.table1 import Table1Row, compare_to_paper
     from lmms_tasks.reports.tables import table1_table
     from lmms_tasks.results import group_by_task, index_by_question, load_results
@@ -31,10 +31,10 @@ def table1(
     for folder in results:
         by_task = group_by_task(index_by_question(load_results(folder), where=str(folder)).values())
         compared[str(folder)] = compare_to_paper(by_task, rule)
-        if others := sorted(by_task.keys() - COLUMNS.keys()):
+        if others := sorted(by_task.keys() - TABLE1_TITLES.keys()):
             say(f"{folder}: not in Table 1: {', '.join(others)}", style="dim")
         if not compared[str(folder)]:
-            raise SettingsError(f"{folder}: holds no task of Table 1; it has {', '.join(COLUMNS)}")
+            raise SettingsError(f"{folder}: holds no task of Table 1; it has {', '.join(TABLE1_TITLES)}")
     if as_json:
         lines = {name: [line.model_dump() for line in found] for name, found in compared.items()}
         print(json.dumps({"source": SOURCE, "scorer": rule.name, "results": lines}, indent=1))

@@ -7,6 +7,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from paravt_infer.console import printable
 from paravt_infer.rollout import Evidence, Rollout
 from paravt_infer.times import format_time
 
@@ -85,7 +86,7 @@ def _evidence(rollout: Rollout) -> RenderableType:
     for number, call in enumerate(rollout.evidence):
         if call.text:
             style = "red" if call.status == "error" else ""
-            text = " ".join(_printable(call.text).split())
+            text = " ".join(printable(call.text).split())
             label = Text(f"call {number + 1}", style=COLOURS[number % len(COLOURS)])
             grid.add_row(label, Text(text[:600] + " ..." * (len(text) > 600), style=style))
     return grid
@@ -103,10 +104,10 @@ def _outcome(rollout: Rollout) -> RenderableType:
     )
     if rollout.answer is None:
         response = rollout.turns[-1].response if rollout.turns else ""
-        body = Text("no answer could be read").append(f"\nresponse ends: {_printable(response)[-200:].strip()}", "dim")
+        body = Text("no answer could be read").append(f"\nresponse ends: {printable(response)[-200:].strip()}", "dim")
         return Panel(body, title="no answer", subtitle=summary, border_style="yellow", title_align="left")
     option = rollout.question.options.get(rollout.answer)
-    body = Text(f"{rollout.answer}. {option}" if option else _printable(rollout.answer), style="bold")
+    body = Text(f"{rollout.answer}. {option}" if option else printable(rollout.answer), style="bold")
     if rollout.supporting_evidence:
         spans = (f"{format_time(e.used[0])} - {format_time(e.used[1])}" for e in rollout.supporting_evidence if e.used)
         body.append("\nbased on " + ", ".join(spans), style="not bold dim")
@@ -135,9 +136,9 @@ def listing(rollouts: Sequence[Rollout]) -> RenderableType:
     table = Table("", "id", "status", "answer", "calls", "s", "question", box=None)
     for number, rollout in enumerate(rollouts, 1):
         question, usage = rollout.question, rollout.usage
-        answer = _printable(rollout.answer or rollout.error or "-")[:40]
+        answer = printable(rollout.answer or rollout.error or "-")[:40]
         costs = (f"{usage.calls_ok}/{usage.calls}", f"{usage.seconds:.1f}")
-        cells = (str(number), question.id or rollout.id, rollout.status, answer, *costs, _printable(question.text[:60]))
+        cells = (str(number), question.id or rollout.id, rollout.status, answer, *costs, printable(question.text[:60]))
         table.add_row(*map(Text, cells))  # Text: brackets are not markup
     return table
 
@@ -148,11 +149,6 @@ def transcript(rollout: Rollout) -> RenderableType:
     for number, turn in enumerate(rollout.turns, 1):
         cached = f", {turn.cached_tokens:,} cached" if turn.cached_tokens is not None else ""
         title = f"turn {number} ({turn.kind}), {turn.prompt_tokens:,} tokens in{cached}, {turn.seconds:.1f} s"
-        text = Text(_printable(turn.response))
+        text = Text(printable(turn.response))
         panels += [Text(), Panel(text, title=f"{title}, {turn.finish}", title_align="left", border_style="dim")]
     return Group(*panels)
-
-
-def _printable(text: str) -> str:
-    """Text without control characters: what a model generates must not move the cursor."""
-    return "".join(c for c in text if c in "\n\t" or c.isprintable())

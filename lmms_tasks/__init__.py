@@ -1,1 +1,1 @@
-"""The lmms-eval plug-in: the adapter, one folder a benchmark, scorers, and what is made of results."""
+"""The lmms-eval plug-in: the model adapter, the benchmarks, scorers, and reports on results."""

@@ -81,7 +81,7 @@ class ParavtModel(lmms):  # type: ignore[misc]
                 raise SettingsError(f"{system_prompt}: cannot read the system prompt ({error})") from None
         servers = tuple(_listed(server))
         self.settings = Settings.make(**values)
-        self.engine = EngineSpec(model=model, servers=servers, backend=backend, device=device, reader=reader)
+        self.engine_spec = EngineSpec(model=model, servers=servers, backend=backend, device=device, reader=reader)
         if not str(concurrency).isdecimal() or int(concurrency) < 1:
             raise SettingsError(f"concurrency must be a positive integer, not {concurrency}")
         self.concurrency, self.out = int(concurrency), Path(out)
@@ -98,7 +98,7 @@ class ParavtModel(lmms):  # type: ignore[misc]
         tasks = list(dict.fromkeys(str(request.task_name) for request in requests))
         title = tasks[0] if len(tasks) == 1 else f"{len(tasks)} tasks"
         arm = SweepArm(questions=questions, settings=self.settings, out=self.out, title=title)
-        (rollouts,) = sweep(self.engine, [arm], concurrency=self.concurrency, describe=describe)
+        (rollouts,) = sweep(self.engine_spec, [arm], concurrency=self.concurrency, describe=describe)
         self._report(requests, rollouts, time.monotonic() - began)
         pairs = list(zip(sources, rollouts, strict=True))
         self._save([EvalResult(item=one, rollout=rollout) for one, rollout in pairs if isinstance(one, EvalItem)])

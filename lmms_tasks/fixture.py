@@ -6,6 +6,7 @@ from pathlib import Path
 
 from lmms_tasks.tasks import BENCHMARKS, GROUP, INCLUDE
 from lmms_tasks.tasks.base import Benchmark
+from paravt_infer.console import say
 from paravt_infer.errors import SettingsError
 from paravt_infer.files import writing
 
@@ -19,7 +20,8 @@ def write_tasks(folder: Path) -> Path:
     """Write YAML files for the rows in `folder` and return what lmms-eval's `--include_path` takes.
 
     The files include the real ones, so that tasks keep their names and everything else. Benchmarks without rows in
-    `folder` are left out. The videos are found where `PARAVT_VIDEOS`, or a model's `videos`, names `folder`.
+    `folder` are left out, and a message says which. The videos are found where `PARAVT_VIDEOS`, or a model's `videos`,
+    names `folder`.
 
     Args:
         folder: written by `paravt_training.world.benchmark_fixture.write_benchmarks`. It may be moved; the installed
@@ -33,6 +35,8 @@ def write_tasks(folder: Path) -> Path:
     rows = {task: file for task, file in rows.items() if file.is_file()}
     if not rows:
         raise SettingsError(f"{folder / 'rows'}: no rows found; make the folder with `paravt tasks --fixture {folder}`")
+    if missing := BENCHMARKS.keys() - rows.keys():
+        say(f"no generated rows, so left out: {', '.join(sorted(missing))}")
     with writing(out):
         out.mkdir(exist_ok=True)
         for task, file in rows.items():

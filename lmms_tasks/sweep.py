@@ -34,7 +34,7 @@ class SweepArm:
 
 
 def sweep(
-    engine: EngineSpec,
+    spec: EngineSpec,
     arms: Sequence[SweepArm],
     *,
     concurrency: int = 8,
@@ -50,7 +50,7 @@ def sweep(
     Raises:
         ParavtError: the model could not be loaded or reached. What fails in an episode is in its rollout.
     """
-    return asyncio.run(_sweep(engine, arms, concurrency, block, describe))
+    return asyncio.run(_sweep(spec, arms, concurrency, block, describe))
 
 
 async def _sweep(

@@ -171,9 +171,9 @@ def _gigabytes(lines: list[Estimate]) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--sizes", nargs="*", default=["2B", "8B"], help="2B, 4B, 8B or mini")
-    parser.add_argument("--tokens", type=int, default=8192, help="of a row")
-    parser.add_argument("--gpu", default="h200", help="a100, h100 or h200: whose memory the plan has")
-    parser.add_argument("--only-plan", action="store_true", help="print the prediction alone")
+    parser.add_argument("--tokens", type=int, default=8192, help="tokens in each packed row")
+    parser.add_argument("--gpu", default="h200", help="the GPU to predict for: a100, h100 or h200")
+    parser.add_argument("--only-plan", action="store_true", help="print the predicted memory and run nothing")
     options = parser.parse_args()
     if options.only_plan:
         rows = [
@@ -192,7 +192,7 @@ def main() -> None:
                 if distributed.device.type == "cuda":
                     torch.cuda.empty_cache()
         if distributed.is_main:
-            head = ["shape", "step", "optimiser", "GB predicted", "GB used", "tokens/s", "seconds a step"]
+            head = ["shape", "step", "optimiser", "GB predicted", "GB used", "tokens/s", "s per step"]
             here = describe_machine("torch", "transformers")
             print(f"{here}; {distributed.world_size} processes, rows of {options.tokens} tokens\n")
             print(markdown_table(head, rows))

@@ -47,7 +47,7 @@ found = time.perf_counter()
 model = Paravt(model=sys.argv[1], backend="transformers")
 import asyncio
 async def start():
-    async with model.engine.open(model.settings):
+    async with model.engine_spec.open(model.settings):
         return time.perf_counter()
 started = asyncio.run(start())
 print(json.dumps([own - began, found - own, started - found]))

@@ -28,6 +28,11 @@ def say(line: object, *, style: str | None = None, console: Console | None = Non
     (console or stderr()).print(str(line), style=style, markup=False, emoji=False, highlight=False, soft_wrap=True)
 
 
+def printable(text: str) -> str:
+    """Text without control characters: what a model generates must not move the cursor, or end a page."""
+    return "".join(c for c in text if c in "\n\t" or c.isprintable())
+
+
 def progress_bar(*more: ProgressColumn, console: Console | None = None, transient: bool = False) -> Progress:
     """A progress bar with description, count, elapsed and remaining time, then the columns `more`."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
-from itertools import islice, takewhile
+from itertools import islice
 
 import paravt_infer
 from paravt_infer.agent import Episode
@@ -126,12 +126,12 @@ class Engine:
                     tasks[-1].add_done_callback(finished.append)
                 if not tasks:
                     return
-                ready = list(takewhile(finished.__contains__, tasks)) if ordered else finished.copy()
-                for task in ready:
-                    tasks.remove(task)
-                    finished.remove(task)
-                    yield task.result()
-                if not ready:
+                ready = tasks[0] if ordered else next(iter(finished), None)
+                if ready in finished:
+                    tasks.remove(ready)
+                    finished.remove(ready)
+                    yield ready.result()
+                else:
                     await asyncio.wait(set(tasks).difference(finished), return_when=asyncio.FIRST_COMPLETED)
         finally:
             for task in tasks:
@@ -217,7 +217,7 @@ class EngineSpec:
             BackendError: the server cannot be reached or started.
         """
         source = frame_source or VideoStore(DecodePool(reader=self.reader))
-        say(f"loading {self.model or ', '.join(self.servers[:1]) or 'the bundled checkpoint'}")
+        say(f"loading {self.model or next(iter(self.servers), 'the bundled checkpoint')}")
         async with Engine(self.open_backend(say), settings, frame_source=source) as engine:
             yield engine
 

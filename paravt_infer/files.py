@@ -13,7 +13,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
     """A scratch path next to `path`, renamed to it when the block ends without an exception.
 
     The block may write a file or create a folder there. Missing parent folders are created. An existing file is
-    replaced by a file, an existing folder by a folder.
+    replaced by a file, an existing folder by a folder; a link's target is replaced, and a device or pipe is written to.
 
     Raises:
         SettingsError: the path cannot be written.
@@ -23,8 +23,12 @@ def atomic_path(path: Path) -> Iterator[Path]:
         with atomic_path(Path("out/results.json")) as scratch:
             scratch.write_text(text)
     """
-    scratch = scratch_path(path)
     with writing(path):
+        if path.exists() and not path.is_file() and not path.is_dir():  # a device or a pipe cannot be replaced
+            yield path
+            return
+        path = path.resolve() if path.is_symlink() else path
+        scratch = scratch_path(path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             _remove(scratch)
@@ -32,9 +36,10 @@ def atomic_path(path: Path) -> Iterator[Path]:
             if path.is_dir() and scratch.is_dir():
                 shutil.rmtree(path)
             scratch.replace(path)
-        finally:
+        except BaseException:
             with suppress(OSError):
                 _remove(scratch)
+            raise
 
 
 def scratch_path(path: Path) -> Path:
@@ -47,6 +52,8 @@ def writing(path: Path) -> Iterator[None]:
     """Turn an OSError in the block into a SettingsError: `path` cannot be written."""
     try:
         yield
+    except (BrokenPipeError, TimeoutError):  # of whoever reads our output, or of a server
+        raise
     except OSError as error:
         reason = error.strerror or str(error) or type(error).__name__
         raise SettingsError(f"{path}: cannot write ({reason}); free some space or choose another path") from None

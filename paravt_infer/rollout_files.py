@@ -8,6 +8,7 @@ from paravt_infer.errors import SettingsError, first_line
 from paravt_infer.files import atomic_path
 from paravt_infer.rollout import Rollout, rollout_from_json, rollout_to_json, utf8_safe
 
+SUFFIXES = (".json", ".jsonl", ".parquet")
 _COLUMNS = ("id", "status", "answer", "error", "started_at")
 
 
@@ -45,7 +46,7 @@ def save_rollouts(rollouts: Rollout | Iterable[Rollout], path: str | Path) -> No
     """
     path = Path(path)
     many = [rollouts] if isinstance(rollouts, Rollout) else list(rollouts)
-    if path.suffix not in (".json", ".jsonl", ".parquet"):
+    if path.suffix not in SUFFIXES:
         raise SettingsError(f"{path}: rollouts are saved as .json, .jsonl or .parquet; change the suffix")
     if path.suffix == ".json" and len(many) != 1:
         raise SettingsError(f"{path}: .json holds one rollout; use .jsonl or .parquet for {len(many)}")

@@ -22,6 +22,7 @@ from lmms_tasks.reports.statistics import Comparison, ComparisonStatistics, pair
 from lmms_tasks.results import EvalItem, EvalResult
 from paravt_infer.answers import extract_span
 from paravt_infer.budget import RESPONSE_TOKENS, SYSTEM_TOKENS, predicted_parallel, predicted_sequential
+from paravt_infer.console import printable
 from paravt_infer.errors import VideoError
 from paravt_infer.files import write_text_atomic
 from paravt_infer.rollout import Evidence, Rollout
@@ -98,7 +99,7 @@ def write_page(
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
-        finalize=lambda value: _printable(value) if type(value) is str else value,
+        finalize=lambda value: printable(value) if type(value) is str else value,
     )
     source = resources.files("lmms_tasks.reports").joinpath("page.html.jinja").read_text(encoding="utf-8")
     text = environment.from_string(source).render(
@@ -114,10 +115,6 @@ def write_page(
         **_plots(comparison, a, b),
     )
     write_text_atomic(path, text)
-
-
-def _printable(text: str) -> str:
-    return "".join(c for c in text if c in "\n\t" or c.isprintable())
 
 
 def _figures(part: ComparisonStatistics) -> list[list[str]]:
@@ -205,7 +202,7 @@ def _flips(comparison: Comparison, a: Sequence[EvalResult], b: Sequence[EvalResu
             "pair": pair,
             "item": results[0].item,
             "arms": [
-                _arm(result.item, result.rollout, score, images.get(result.item.question.video, []))
+                _arm(result.item, result.rollout, score, images.get(result.rollout.question.video, []))
                 for result, score in zip(results, (pair.a, pair.b), strict=True)
             ],
         }

@@ -6,7 +6,7 @@ from lmms_tasks.tasks import BENCHMARKS
 
 SOURCE = "ParaVT, arXiv 2605.20342, Table 1 (section 4.2)"
 
-COLUMNS: dict[str, str] = {task: one.table1.title for task, one in BENCHMARKS.items() if one.table1}
+TABLE1_TITLES: dict[str, str] = {task: one.table1.title for task, one in BENCHMARKS.items() if one.table1}
 """Our task to the table's column. All are accuracies in percent, except Charades-STA: mean IoU in percent."""
 
 Setting = Literal["proprietary", "direct", "reasoning", "agentic"]

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from lmms_tasks.reports.published import COLUMNS, PARAVT, PUBLISHED
+from lmms_tasks.reports.published import PARAVT, PUBLISHED, TABLE1_TITLES
 from lmms_tasks.reports.statistics import bootstrap_interval
 from lmms_tasks.results import EvalResult
 from lmms_tasks.scoring.base import Scorer
@@ -47,7 +47,7 @@ def compare_to_paper(results: Mapping[str, Sequence[EvalResult]], scorer: Scorer
         results: by task.
         seed: of the bootstrap.
     """
-    return [_row(task, results[task], scorer, seed) for task in COLUMNS if results.get(task)]
+    return [_row(task, results[task], scorer, seed) for task in TABLE1_TITLES if results.get(task)]
 
 
 def _row(task: str, results: Sequence[EvalResult], scorer: Scorer, seed: int) -> Table1Row:

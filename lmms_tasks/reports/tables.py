@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lmms_tasks.reports.prose import FIGURES, describe_comparison, format_figure, short_arm_names
-from lmms_tasks.reports.published import COLUMNS, NOTES, PARAVT, PUBLISHED, SOURCE
+from lmms_tasks.reports.published import NOTES, PARAVT, PUBLISHED, SOURCE, TABLE1_TITLES
 from lmms_tasks.reports.statistics import Comparison
 from lmms_tasks.reports.table1 import Table1Row
 
@@ -55,7 +55,7 @@ def table1_table(rows: Sequence[Table1Row], *, title: str, all_models: bool = Fa
         interval = " \\[{:+.1f}, {:+.1f}]".format(*row.difference_interval) if row.difference_interval else ""
         failed = f"\n{row.failed:,} failed" if row.failed else ""
         table.add_row(
-            COLUMNS[row.task] + metric + (" *" if row.partial else ""),
+            TABLE1_TITLES[row.task] + metric + (" *" if row.partial else ""),
             count + failed,
             "-" if row.ours is None else f"{row.ours:.1f}",
             f"{row.published[PARAVT]:.1f}",
@@ -76,14 +76,14 @@ def _all_models_table(rows: Sequence[Table1Row]) -> Table:
     )
     table.add_column("model", no_wrap=True)
     for row in rows:
-        table.add_column(COLUMNS[row.task], justify="right", overflow="fold")
+        table.add_column(TABLE1_TITLES[row.task], justify="right", overflow="fold")
     notes = []
     for model, numbers in PUBLISHED.items():
         cells = []
         for row in rows:
             number = numbers.get(row.task)
             if number is None:
-                notes.append(f"{model}, {COLUMNS[row.task]}: {NOTES[model, row.task]}.")
+                notes.append(f"{model}, {TABLE1_TITLES[row.task]}: {NOTES[model, row.task]}.")
                 cells.append("-")
             else:
                 cells.append(f"{number:.1f}" + ("" if row.ours is None else f" {row.ours - number:+.1f}"))

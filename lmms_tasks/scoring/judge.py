@@ -66,7 +66,8 @@ def make_judge(server: str, model: str | None = None) -> Scorer:
             raise BackendError(f"judge, question {question}: {error}") from None
         verdicts = _VERDICT.findall(reply)
         if not verdicts:
-            raise BackendError(f"judge, question {question}: no verdict in its reply (... {reply[-100:]!r})")
+            end = " ".join(reply.split())[-100:]
+            raise BackendError(f"judge, question {question}: no verdict in its reply (... {end!r})")
         return float(verdicts[-1].upper() == "RIGHT")
 
     digest = hashlib.sha256(PROMPT.encode()).hexdigest()

@@ -175,7 +175,7 @@ class Benchmark:
         except (KeyError, TypeError, ValueError, SettingsError) as error:
             fault = f"column {error} is missing" if isinstance(error, KeyError) else str(error)
             if isinstance(error, ValidationError):
-                fault = validation_message(error, "question")
+                fault = validation_message(error, "row field")
             names = ("question_id", "id", "uid", ROW_COLUMN, "video_name", "video")
             row = next((doc[name] for name in names if name in doc), "?")
             raise SettingsError(

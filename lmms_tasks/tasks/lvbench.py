@@ -24,7 +24,7 @@ def upstream(result: EvalResult, response: str) -> float:
     return float(lvbench_process_results({"answer": result.item.gold}, [response])["lvbench_score"])
 
 
-def official(answer: str) -> str:
+def official_letter(answer: str) -> str:
     """The first character in the first brackets; without brackets that of the text (THUDM/LVBench,
     `lvbench/utils/answer_util.py`)."""
     before, _, _ = answer.partition(")")
@@ -42,7 +42,7 @@ LVBENCH = Benchmark(
     videos="lvbench",
     read_row=read_row,
     upstream=upstream,
-    official=official,
+    official=official_letter,
     table1=Table1Column(
         title="LVBench",
         numbers=(34.7, 33.1, 32.2, 36.9, 23.8, 38.0, 38.2, 38.5, None, 33.1, 38.2, 37.9, 31.8, 22.9, 39.8),

@@ -27,7 +27,7 @@ def upstream(result: EvalResult, response: str) -> float:
     return float(scores["pred_answer"] == scores["answer"])
 
 
-def official(answer: str) -> str:
+def official_letter(answer: str) -> str:
     """The character before the first ")"; without one the whole text must be the letter (JUNJIE99/MLVU,
     `evaluation/multiple_choice_evaluation/choice_bench.py`)."""
     before, bracket, _ = answer.partition(")")
@@ -48,7 +48,7 @@ MLVU = Benchmark(
     groups={"task_type": ("anomaly_reco", "count", "ego", "needle", "order", "plotQA", "topic_reasoning")},
     macro_over="task_type",
     upstream=upstream,
-    official=official,
+    official=official_letter,
     table1=Table1Column(
         title="MLVU",
         numbers=(64.6, 74.3, 47.8, 61.6, 58.7, 44.9, 60.5, 60.1, 65.2, 58.3, 59.2, 59.4, 49.7, 46.2, 65.0),

@@ -30,7 +30,7 @@ def upstream(result: EvalResult, response: str) -> float:
     return float(videomme_process_results(doc, [response])["videomme_perception_score"]["score"])
 
 
-def official(answer: str) -> str:
+def official_letter(answer: str) -> str:
     """The first capital A to D, "Best answer:" and "Best option:" aside (`eval_your_results.py` of
     thanku-all/parse_answer, named in the benchmark's README)."""
     return "".join(re.findall("[A-D]", re.sub("Best (?:answer|option):", "", answer))[:1])
@@ -54,7 +54,7 @@ WITHOUT_SUBTITLES = Benchmark(
         ),
     },
     upstream=upstream,
-    official=official,
+    official=official_letter,
     table1=Table1Column(
         title="VideoMME w/o sub",
         numbers=(71.9, 75.0, 55.7, 57.6, 50.4, 58.5, 58.9, 58.8, 61.9, 59.9, 55.5, 59.5, 44.1, 45.3, 62.1),

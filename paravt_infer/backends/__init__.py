@@ -64,8 +64,8 @@ def open_backend(
         return SGLangBackend(list(servers), model=model)
     if not can_start_server():
         raise SettingsError(
-            "backend sglang needs --server URL, or to start a server SGLang (pip install 'paravt-infer[sglang]') "
-            "and a CUDA GPU"
+            "backend sglang needs --server URL; starting a server here needs SGLang "
+            "(pip install 'paravt-infer[sglang]') and a CUDA GPU"
         )
     from paravt_infer.backends.launch import LaunchedSGLangBackend
 

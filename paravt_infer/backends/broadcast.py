@@ -11,6 +11,7 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
+from paravt_infer.backends.http import free_port
 from paravt_infer.errors import BackendError
 
 BUCKET_BYTES = 1 << 29
@@ -89,13 +90,6 @@ class WeightBroadcastGroup:
         if self._group is not None:
             dist.destroy_process_group(self._group)
             self._group = None
-
-
-def free_port(address: str) -> int:
-    """A port on which nothing listens at this local address."""
-    with socket.socket() as probe:
-        probe.bind((address, 0))
-        return int(probe.getsockname()[1])
 
 
 def _address_towards(servers: Sequence[str]) -> str:

@@ -1,5 +1,6 @@
 """Shared by the HTTP backends: retries with backoff for transient errors, one-line messages for the others."""
 
+import socket
 from contextlib import suppress
 from typing import Any
 
@@ -59,3 +60,10 @@ def backend_error(url: str, error: Exception) -> BackendError:
     if isinstance(error, httpx.TransportError):
         return BackendError(f"{url} cannot be reached ({error or type(error).__name__}); is the server running?")
     return BackendError(f"{url} sent no usable answer ({error}); is it the right kind of server?")
+
+
+def free_port(address: str) -> int:
+    """A port on which nothing listens at this local address."""
+    with socket.socket() as probe:
+        probe.bind((address, 0))
+        return int(probe.getsockname()[1])

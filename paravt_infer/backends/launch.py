@@ -13,7 +13,7 @@ from pathlib import Path
 
 import httpx
 
-from paravt_infer.backends.broadcast import free_port
+from paravt_infer.backends.http import free_port
 from paravt_infer.backends.sglang import SGLangBackend, mm_process_config
 from paravt_infer.errors import BackendError
 
@@ -69,7 +69,7 @@ class SGLangServer:
         """
         say(f"starting an SGLang server for {self.model} (log: {self.log})")
         process = self._process = self._spawn()
-        began = time.monotonic()
+        began, shown = time.monotonic(), ""
         async with httpx.AsyncClient(timeout=5) as client:
             while True:
                 if process.poll() is not None:
@@ -80,7 +80,9 @@ class SGLangServer:
                 if time.monotonic() - began > self.seconds:
                     self.stop()
                     raise BackendError(f"the SGLang server was not ready after {self.seconds:g} s; see {self.log}")
-                say(f"SGLang server: {time.monotonic() - began:.0f} s, {self._last_line() or 'starting'}")
+                if (line := self._last_line() or "starting") != shown:
+                    say(f"SGLang server: {time.monotonic() - began:.0f} s, {line}")
+                    shown = line
                 await asyncio.sleep(0.5)
         say(f"SGLang server ready at {self.url} after {time.monotonic() - began:.0f} s")
 

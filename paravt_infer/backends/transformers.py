@@ -228,9 +228,11 @@ class TransformersBackend(Backend):
 
 def _generation_error(model: str, error: Exception) -> BackendError:
     """Why a batch failed and what to do, in one line."""
+    if isinstance(error, BackendError):
+        return error
     line = first_line(error)
     if isinstance(error, MemoryError) or "out of memory" in line.lower() or "can't allocate" in line.lower():
         return BackendError(f"{model}: not enough memory for this prompt; use fewer or smaller frames (--frames)")
     if isinstance(error, ImportError):
         return BackendError(f"{model}: a package is missing ({line}); run `paravt doctor`")
-    return BackendError(f"{model}: generation failed ({line})")
+    return BackendError(f"{model}: generation failed ({type(error).__name__}: {line})")

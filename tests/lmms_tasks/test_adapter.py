@@ -199,7 +199,7 @@ def test_values_come_as_lmms_eval_reads_them(paravt: Callable[..., Any], tmp_pat
         f"server=http://a:1;http://b:2,concurrency=64,temperature=0.7,repair=False,system_prompt={tmp_path}/words.txt"
     )
     model = paravt(**simple_parse_args_string(text))
-    assert model.engine.servers == ("http://a:1", "http://b:2") and model.concurrency == 64
+    assert model.engine_spec.servers == ("http://a:1", "http://b:2") and model.concurrency == 64
     assert (model.settings.temperature, model.settings.repair) == (0.7, False)
     assert model.settings.system_prompt == "Look closely."
 
@@ -207,7 +207,7 @@ def test_values_come_as_lmms_eval_reads_them(paravt: Callable[..., Any], tmp_pat
 def test_servers_and_videos_may_be_lists(paravt: Callable[..., Any], tmp_path: Path) -> None:
     folders = [str(tmp_path), f"mlvu:{tmp_path}"]
     model = paravt(server=["http://a:1", "http://b:2"], videos=folders)
-    assert model.engine.servers == ("http://a:1", "http://b:2")
+    assert model.engine_spec.servers == ("http://a:1", "http://b:2")
     assert model.video_roots == paravt(videos=";".join(folders)).video_roots
     assert model.video_roots.folders == {"": tmp_path, "mlvu": tmp_path}
 

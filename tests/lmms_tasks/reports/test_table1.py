@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from lmms_tasks.reports.published import COLUMNS, MODELS, NOTES, PARAVT, PUBLISHED
+from lmms_tasks.reports.published import MODELS, NOTES, PARAVT, PUBLISHED, TABLE1_TITLES
 from lmms_tasks.reports.table1 import compare_to_paper
 from lmms_tasks.reports.tables import table1_table
 from lmms_tasks.results import index_by_question, save_results
@@ -23,21 +23,21 @@ MLVU, VIDEOMME, CHARADES = "paravt_mlvu", "paravt_videomme", "paravt_charades_st
 
 def test_the_published_numbers_are_the_papers() -> None:
     assert list(PUBLISHED[PARAVT].values()) == [62.1, 69.4, 60.4, 39.8, 65.0, 68.6, 50.1]
-    assert len(PUBLISHED) == 15 and list(COLUMNS) == list(BENCHMARKS)
+    assert len(PUBLISHED) == 15 and list(TABLE1_TITLES) == list(BENCHMARKS)
     assert all(len(one.table1.numbers) == len(MODELS) for one in BENCHMARKS.values() if one.table1)
-    missing = {(model, task) for model, numbers in PUBLISHED.items() for task in COLUMNS if task not in numbers}
+    missing = {(model, task) for model, numbers in PUBLISHED.items() for task in TABLE1_TITLES if task not in numbers}
     assert missing == NOTES.keys()
 
 
 def test_the_papers_own_sums_come_out() -> None:
     """Section 4.2: ParaVT against Qwen3-VL-8B, relative gains in percent; it leads the open models on six of seven."""
     ours, base = PUBLISHED[PARAVT], PUBLISHED["Qwen3-VL-8B"]
-    gains = {task: 100 * (ours[task] / base[task] - 1) for task in COLUMNS}
+    gains = {task: 100 * (ours[task] / base[task] - 1) for task in TABLE1_TITLES}
     named = ("paravt_longvideobench", "paravt_lvbench", MLVU)
     assert [round(gains[task], 1) for task in named] == [15.7, 20.2, 11.5]
     assert sum(gains.values()) / 7 == pytest.approx(7.9, abs=0.05)
     rivals = [PUBLISHED[model] for model, kind in MODELS.items() if kind != "proprietary" and model != PARAVT]
-    led = [task for task in COLUMNS if all(ours[task] > numbers.get(task, 0) for numbers in rivals)]
+    led = [task for task in TABLE1_TITLES if all(ours[task] > numbers.get(task, 0) for numbers in rivals)]
     assert len(led) == 6 and MLVU not in led
 
 
@@ -140,7 +140,7 @@ def _command(*arguments: str) -> subprocess.CompletedProcess[str]:
         "app = typer.Typer(pretty_exceptions_enable=False)\napp.command()(paravt_cli.table1.table1)\n"
         "try: app()\nexcept ParavtError as error: sys.exit(f'paravt: {error}')\n"
     )
-    variables = {**os.environ, "COLUMNS": "140", "HF_HUB_OFFLINE": "1"}
+    variables = {**os.environ, "TABLE1_TITLES": "140", "HF_HUB_OFFLINE": "1"}
     return subprocess.run(
         [sys.executable, "-c", code, *arguments], capture_output=True, text=True, env=variables, timeout=120
     )

@@ -136,7 +136,7 @@ def test_the_command_asks_a_judge_and_says_which(tmp_path: Path) -> None:
     [
         (["--scorer", "exact"], "unknown scorer 'exact'; choose from paravt"),
         (["--scorer", "judge"], "add its endpoint: --server"),
-        (["--server", "http://127.0.0.1:9"], "--server is the judge's, and no scorer asks one"),
+        (["--server", "http://127.0.0.1:9"], "--server names a judge, which none of the scorers asks"),
         (["--out", "/proc/no/such.json"], "/proc/no/such.json: cannot write"),
     ],
 )

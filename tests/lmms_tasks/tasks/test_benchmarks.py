@@ -174,7 +174,7 @@ def test_a_row_without_a_number_is_named_by_what_it_says() -> None:
         ("mmvu", MMVU_OPEN | {"answer": None}, "row validation_0: the answer is missing;"),
         ("charades_sta", CHARADES | {"timestamp": "soon"}, "row 0: "),
         ("charades_sta", CHARADES | {"timestamp": None}, "row 0: "),
-        ("mmvu", MMVU | {"question": ""}, "row validation_0: question text: "),
+        ("mmvu", MMVU | {"question": ""}, "row validation_0: row field text: "),
     ],
 )
 def test_a_row_that_cannot_be_understood_is_named_in_one_line(task: str, doc: dict[str, Any], message: str) -> None:
