@@ -115,7 +115,7 @@ def _disagreements(task: "TaskScores") -> Table:
 
 def print_plan(name: str, plan: "TrainingPlan") -> None:
     """Print what does not fit, then a table for each kind of number."""
-    console, shape = Console(), plan.shape
+    console, sizes = Console(), plan.sizes
 
     def line(text: str, style: str = "") -> None:
         console.print(Text(text, style=style), soft_wrap=True)
@@ -124,9 +124,9 @@ def print_plan(name: str, plan: "TrainingPlan") -> None:
         line(f"does not fit: {fault}", "bold red")
     if not plan.unfit:
         line("everything fits", "bold green")
-    rollout_gpus = f", {shape.sampling.gpus} for rollouts" if shape.sampling else ""
-    line(f"{name}: {shape.model.name} on {plan.gpu.name}: {shape.gpus} for training{rollout_gpus}")
-    parts = shape.model.parameters
+    rollout_gpus = f", {sizes.sampling.gpus} for rollouts" if sizes.sampling else ""
+    line(f"{name}: {sizes.model.name} on {plan.gpu.name}: {sizes.gpus} for training{rollout_gpus}")
+    parts = sizes.model.parameters
     parameters = [(part, f"{count:,}", "") for part, count in parts.items()]
     if not parts["head"]:
         parameters[-1] = ("head", "0", "tied to the embeddings")
@@ -135,9 +135,9 @@ def print_plan(name: str, plan: "TrainingPlan") -> None:
         for item in plan.tokens
     ]
     seconds = [(item.name, f"{item.value:,.3g}", item.explanation) for item in plan.seconds]
-    unit = "rollout" if shape.sampling else "conversation"
+    unit = "rollout" if sizes.sampling else "conversation"
     for table in (
-        _estimates("parameters", [*parameters, ("all", f"{shape.model.total:,}", "exact")]),
+        _estimates("parameters", [*parameters, ("all", f"{sizes.model.total:,}", "exact")]),
         _memory("GB on each training GPU", plan.training, plan.gpu.memory),
         _memory("GB on each rollout GPU", plan.rollout, plan.gpu.memory) if plan.rollout else None,
         _estimates(f"tokens per {unit} and per step", tokens, "expected", "at most"),
@@ -145,9 +145,9 @@ def print_plan(name: str, plan: "TrainingPlan") -> None:
     ):
         if table:
             console.print("", table, sep="\n")
-    if shape.sampling:
+    if sizes.sampling:
         line("expected shares: " + ", ".join(f"{part} {share:.0%}" for part, share in plan.shares.items()))
-    paper = ": the paper's run took about 35 + 15 minutes per step" if shape.sampling else ""
+    paper = ": the paper's run took about 35 + 15 minutes per step" if sizes.sampling else ""
     line(f"Decoding, waiting for the longest answer and traffic between GPUs are not included{paper}.", "dim")
 
 

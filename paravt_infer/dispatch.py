@@ -35,7 +35,7 @@ class EpisodeContext:
     """Called with the record after every change."""
     began: float = field(default_factory=time.monotonic)
     duration: float = 0.0
-    """Of the video; known, like its subtitles, once it is open."""
+    """Seconds of video; known, like its subtitles, once it is open."""
     subtitles: Sequence[Subtitle] = ()
 
     @property

@@ -154,7 +154,7 @@ class BackendRecord(RecordModel):
     name: str = ""
     model: str = ""
     fingerprint: str = ""
-    """Of a local model folder: a hash of its files' names, sizes and times. Else empty."""
+    """For a local model folder, a hash of its files' names, sizes and times; else empty."""
     exact_tokens: bool = False
     context_limit: int | None = None
     servers: list[str] = []

@@ -35,7 +35,7 @@ LAYERS: tuple[set[str], ...] = (
     {"grpo", "sft"},
     {"plan", "report"},
 )
-"""Rooms of paravt_training: each imports from its own layer or an earlier one."""
+"""Folders and modules of paravt_training: each imports from its own layer or an earlier one."""
 PRIVATE_OF_OTHERS = {
     "_attn_implementation": "transformers has no public way to set a model's attention after it is made",
     "_exit": "the standard library's os._exit is public",
@@ -80,7 +80,7 @@ def edges() -> dict[str, set[str]]:
     return {module: imports(module) for module in modules()}
 
 
-def room(module: str) -> str:
+def part(module: str) -> str:
     """`paravt_training.grpo.trainer` is in `grpo`."""
     return [*module.split("."), ""][1]
 
@@ -132,25 +132,25 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
     assert circles(edges()) == []
 
 
-def test_the_rooms_of_training_import_only_from_their_layer_or_an_earlier_one() -> None:
+def test_the_parts_of_training_import_only_from_their_layer_or_an_earlier_one() -> None:
     layer = {name: number for number, names in enumerate(LAYERS) for name in names}
     inside = {
         module: {other for other in others if other.startswith("paravt_training.")}
         for module, others in edges().items()
         if module.startswith("paravt_training.")
     }
-    assert {room(module) for module in inside} == set(layer), "docs/architecture.md and LAYERS name every room"
+    assert {part(module) for module in inside} == set(layer), "docs/architecture.md and LAYERS name every part"
     wrong = [
         f"{module} imports {other}"
         for module, others in inside.items()
         for other in others
-        if layer[room(other)] > layer[room(module)]
+        if layer[part(other)] > layer[part(module)]
     ]
     assert wrong == []
 
 
 def test_training_shows_at_most_twelve_entries_from_outside() -> None:
-    entries = {room(module) for module in modules() if module.startswith("paravt_training.")}
+    entries = {part(module) for module in modules() if module.startswith("paravt_training.")}
     assert len(entries) <= 12, sorted(entries)
 
 

@@ -87,7 +87,7 @@ class ParquetData(FrozenModel):
     min_pixels: int = Field(default=784, ge=1)
     max_pixels: int = Field(default=50176, ge=1)
     seed: int = 0
-    """Of the order of rows, which differs in each epoch."""
+    """Seed of the order of rows, which differs in each epoch."""
 
 
 class TraceMix(FrozenModel):
@@ -147,7 +147,7 @@ class HeldOutConfig(FrozenModel):
     traces: int = Field(default=96, ge=1)
     """Number of traces."""
     seed: int = 77
-    """Of the sample world; must differ from the data's."""
+    """Seed of the sample world; must differ from the data's."""
     mix: TraceMix = TraceMix()
 
 
@@ -158,7 +158,7 @@ class RunRecipe(FrozenModel):
     out: str
     """The folder of the run: metrics, checkpoints, the exported model."""
     seed: int = 0
-    """Of everything that a run draws, and of random weights."""
+    """Seed of everything that a run draws, and of random weights."""
     model: ModelConfig = ModelConfig()
     data: Annotated[WorldData | ParquetData, Field(discriminator="kind")]
     weight_decay: float = Field(default=0.01, ge=0)
@@ -173,7 +173,7 @@ class RunRecipe(FrozenModel):
     """CPU threads per process; 0 leaves it to torch."""
     checkpoints: CheckpointConfig = CheckpointConfig()
     export_dtype: Literal["bf16", "fp32"] = "bf16"
-    """Of the exported model."""
+    """Number format of the exported model."""
 
 
 class SftRecipe(RunRecipe):

@@ -108,7 +108,7 @@ class SftTrainer(TrainingRun[SftRecipe]):
             seconds = time.monotonic() - started
             values |= {"phase": phase.name, "learning_rate": rate, "data_wait": round(waited, 4)}
             values |= {"tokens_per_second": round(values["tokens"] / seconds), "seconds": round(seconds, 4)}
-            monitor.step(progress.step, values)
+            monitor.log_step(progress.step, values)
         self.save_if_due(last=last)
 
     def learn(self, batch: StepBatch, rate: float, vision_rate: float) -> dict[str, Any]:
@@ -148,7 +148,7 @@ class SftMonitor:
         self.log, self.display, self.left_out = log, display, left_out
         self.has_warned = False
 
-    def step(self, step: int, values: dict[str, Any]) -> None:
+    def log_step(self, step: int, values: dict[str, Any]) -> None:
         """Log one step's metrics, show where the run is, and report left-out data and held-out measures."""
         self.log.write(step, values)
         line = f"{values['phase']} step {step}/{self.display.steps}  loss {values['loss']:.4f}"

@@ -10,7 +10,7 @@ class Figure(NamedTuple):
 
     label: str
     field: str
-    """Of `ArmStatistics`."""
+    """A field of `ArmStatistics`."""
     template: str
     relative: bool
     """Whether the last column shows the ratio of the arms; else their difference."""

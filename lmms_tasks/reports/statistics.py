@@ -98,7 +98,7 @@ class Comparison(FrozenModel):
     """Each model that answered; only one in a proper run."""
     scorer: str
     seed: int
-    """Of the bootstrap."""
+    """Seed of the bootstrap."""
     overall: ComparisonStatistics
     """All questions alike, whatever their task: no macro average."""
     tasks: dict[str, ComparisonStatistics]

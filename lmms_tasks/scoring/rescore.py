@@ -47,7 +47,7 @@ class Rescored(FrozenModel):
     """By scorer: what its scores depend on, such as a judge's model, its prompt and the prompt's checksum."""
     tasks: list[TaskScores]
     version: str = paravt_infer.__version__
-    """Of this package, whose rules these are."""
+    """Version of this package, whose rules these are."""
 
 
 def rescore(

@@ -22,7 +22,7 @@ class _Block:
     """A tagged block outside closed `<think>` blocks."""
 
     kind: str
-    """Its tag: tool_call, tool_code or tool_response."""
+    """The tag: tool_call, tool_code or tool_response."""
     body: str
     raw: str
     """The block with its tags."""

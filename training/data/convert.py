@@ -65,11 +65,11 @@ class _Turn:
 
     message: JsonMessage
     calls: list[str]
-    """Its calls, as written."""
+    """Calls in it, as written."""
     windows: list[TimeSpan]
-    """Of the calls."""
+    """Windows of the calls."""
     responses: list[JsonMessage] = field(default_factory=list)
-    """Of the calls."""
+    """Responses to the calls."""
     after: list[JsonMessage] = field(default_factory=list)
     """Other messages to the assistant."""
     description: str = ""

@@ -24,7 +24,7 @@ class RowStatistics:
     rows: int = 0
     """Those that can be read."""
     with_calls: int = 0
-    """Of those, the ones in which the assistant calls a tool."""
+    """Readable rows in which the assistant calls a tool."""
     bad_rows: Counter[str] = field(default_factory=Counter)
     """By fault."""
     sources: Counter[str] = field(default_factory=Counter)
@@ -36,14 +36,14 @@ class RowStatistics:
     videos: Counter[str] = field(default_factory=Counter)
     """Videos that rows name, by prefix."""
     missing_videos: Counter[str] = field(default_factory=Counter)
-    """Of those, the ones that do not exist."""
+    """Those of them that do not exist, by prefix."""
     first_missing: dict[str, str] = field(default_factory=dict)
     """By prefix, the expected path of the first missing one."""
     answer_words: "array[int]" = field(default_factory=_numbers)
     characters: "array[int]" = field(default_factory=_numbers)
-    """Of all messages of a row."""
+    """Characters in all messages, per row."""
     tokens: "array[int]" = field(default_factory=_numbers)
-    """Of the same texts, without frames and the chat template; empty where no tokenizer was given."""
+    """Tokens in all messages, per row, without frames and the chat template; empty where no tokenizer was given."""
 
     def as_dict(self) -> dict[str, Any]:
         """JSON values: counters in descending order, lengths as quantiles."""

@@ -42,9 +42,9 @@ class Manifest(FrozenModel):
     name: str = Field(pattern=r"^[A-Za-z0-9_.-]+$")
     """The prefix of its files."""
     seed: int = Field(default=0, ge=0)
-    """Of the choice of rows and the order of sources."""
+    """Seed of the choice of rows and the order of sources."""
     rows: int | None = Field(default=None, ge=1)
-    """Of all sources together; required with weights."""
+    """Rows of all sources together; required with weights."""
     tool_fraction: float | None = Field(default=None, ge=0, le=1)
     """The fraction of rows with tool calls; None leaves it to the counts or weights."""
     tolerance: float = Field(default=0.005, ge=0, lt=1)

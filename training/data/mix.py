@@ -36,7 +36,7 @@ class SourceSummary:
     rows: int = 0
     """Rows written."""
     with_calls: int = 0
-    """Of those, the ones in which the assistant calls a tool."""
+    """Rows written in which the assistant calls a tool."""
     bad_rows: int = 0
     """Rows that were drawn but could not be read."""
 

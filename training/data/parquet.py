@@ -64,7 +64,7 @@ class ParquetSource:
         self.groups: list[tuple[Path, int, int]] = [
             group for path in expand_globs(data.files, "recipe data.files") for group in _row_groups(path)
         ]
-        """Of each row group: its file, its index in the file, and its number of rows."""
+        """For each row group: its file, its index in the file, and its number of rows."""
         self.rows = sum(rows for *_, rows in self.groups)
         if not self.rows:
             raise SettingsError(f"recipe data.files: {', '.join(data.files)} have no rows")

@@ -176,7 +176,7 @@ def count_rows(file: Path) -> int:
 
 
 COLUMNS = ("messages", "prompt", "videos", "extra_info")
-"""Of the layout; other columns are read where they are scalar."""
+"""The layout's columns; other columns are read where they are scalar."""
 
 
 def _is_scalar(kind: pa.DataType) -> bool:

@@ -13,7 +13,7 @@ from paravt_infer.files import atomic_path
 from paravt_training.data.rows import ROW_GROUP, ConversationRow
 
 SCHEMA = pa.schema([("messages", pa.string()), ("videos", pa.list_(pa.string())), ("extra_info", pa.string())])
-"""Of every file written, whatever was read."""
+"""The schema of every file written, whatever was read."""
 
 
 class RowWriter:

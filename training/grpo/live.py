@@ -37,7 +37,7 @@ class GrpoMonitor:
         self._first_drifts: list[float] = []
         self._reported_drift = 0.0
 
-    def step(self, step: int, values: dict[str, Any]) -> None:
+    def log_step(self, step: int, values: dict[str, Any]) -> None:
         """Log one step's metrics and show them."""
         self.log.write(step, values)
         for name, value in values.items():

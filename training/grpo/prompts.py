@@ -36,7 +36,7 @@ class Prompts(Protocol):
     """An infinite sequence of prompts."""
 
     frame_source: FrameSource
-    """Of their videos; closed by the engine."""
+    """Frames of their videos; closed by the engine."""
 
     def prompt(self, number: int) -> Prompt:
         """Prompt `number`, the same in every process.
@@ -97,14 +97,14 @@ class ParquetPrompts:
         videos = videos or row.videos
         if not videos:
             raise SettingsError(f"{where}: has no video; add one or leave the row out")
-        asked = [message for message in row.messages if message["role"] == "user"]
-        if not asked:
+        user_messages = [message for message in row.messages if message["role"] == "user"]
+        if not user_messages:
             raise SettingsError(f"{where}: has no question (no user message); add one or leave the row out")
         options = row.info.get("options") or []
         try:
             question = Question.make(
                 video=str(self.rows.folders.resolve(videos[0], row.file)),
-                text=str(row.info.get("question") or message_text(asked[-1]).strip()),
+                text=str(row.info.get("question") or message_text(user_messages[-1]).strip()),
                 options=options if row.kind == "choice" else [],
                 kind=row.kind if options or row.kind != "choice" else "open",
                 id=str(row.info.get("id") or f"{row.file.stem}-{row.number}"),

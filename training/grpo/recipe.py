@@ -54,7 +54,7 @@ class HeldOutEpisodes(FrozenModel):
     """Measure before the first step and every N steps; 0 for never."""
     questions: int = Field(default=64, ge=1)
     seed: int = 77
-    """Of the sample world; must differ from the data's."""
+    """Seed of the sample world; must differ from the data's."""
     frames: int = Field(default=8, ge=1)
     """Frame budget of their overviews."""
 
@@ -72,7 +72,7 @@ class GrpoRecipe(RunRecipe):
     vision_rate: float = Field(default=1.0, ge=0)
     """The vision tower's learning rate relative to the others'."""
     temperature: float = Field(default=0.7, gt=0)
-    """Of sampling and of the log-probabilities in the objective."""
+    """Temperature of sampling and of the log-probabilities in the objective."""
     settings: dict[str, Any] = Field(default_factory=dict)
     """Further settings of episodes (`paravt_infer.settings.Settings`), such as `think_prefix`."""
     gating: GatingConfig = GatingConfig()

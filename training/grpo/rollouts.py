@@ -85,7 +85,7 @@ class RolloutProducer:
         self.recipe, self.prompts, self.encoder = recipe, prompts, encoder
         self.engine_spec, self.say = engine, say
         self.version = -1
-        """Of the weights that generate; -1 until the first ones are set."""
+        """The version of the weights that generate; -1 until the first ones are set."""
         self.judge: RewardJudge | None = None
         """Set on entering, if the recipe has one."""
         self._next_step = step
@@ -131,29 +131,46 @@ class RolloutProducer:
             BackendError: the weights were not accepted or not confirmed.
         """
         update = self.engine.backend.update_weights
-        self._portal.call(partial(update, str(version), folder=folder, tensors=tensors))
+        self._wait_for(self._start(partial(update, str(version), folder=folder, tensors=tensors)))
         self.version = version
         end = min(self.recipe.steps, version + self.recipe.rollouts.staleness + 1)
         for step in range(self._next_step, end):
-            self._steps[step] = self._portal.start_task_soon(self._groups, step)
+            self._steps[step] = self._start(partial(self._groups, step))
             self._next_step = step + 1
 
     def groups(self, step: int) -> list[RolloutGroup]:
         """The groups of a step in the order of its prompts; waits until all of its rollouts are done."""
-        return self._steps.pop(step).result()
+        return self._wait_for(self._steps.pop(step))
 
     def rollouts(self, prompts: Sequence[Prompt], settings: Settings) -> list[Rollout]:
         """One rollout per prompt, in order: for measures apart from training."""
-        return self._portal.call(run_all, [self._episode(prompt, settings) for prompt in prompts])
+        return self._wait_for(self._start(lambda: run_all(self._episode(prompt, settings) for prompt in prompts)))
+
+    def _start(self, work: Callable[[], Coroutine[Any, Any, T]]) -> Future[T]:
+        """Start `work` on the engine's thread. Leaving this context manager waits until it has ended."""
+
+        async def tracked() -> T:
+            task = asyncio.current_task()
+            assert task is not None
+            self._running.add(task)
+            try:
+                return await work()
+            finally:
+                self._running.remove(task)
+
+        return self._portal.start_task_soon(tracked)
+
+    @staticmethod
+    def _wait_for(future: Future[T]) -> T:
+        """The result of a task; the task is cancelled if the wait is interrupted, as by Ctrl-C."""
+        try:
+            return future.result()
+        finally:
+            future.cancel()  # has no effect on a task that has ended
 
     async def _groups(self, step: int) -> list[RolloutGroup]:
-        task, count = asyncio.current_task(), self.recipe.prompts
-        assert task is not None
-        self._running.add(task)
-        try:
-            return await run_all(self._group(step, number) for number in range(step * count, (step + 1) * count))
-        finally:
-            self._running.remove(task)
+        count = self.recipe.prompts
+        return await run_all(self._group(step, number) for number in range(step * count, (step + 1) * count))
 
     async def _group(self, step: int, number: int) -> RolloutGroup:
         recipe = self.recipe

@@ -18,7 +18,7 @@ FULL_FORMAT = RewardConfig()
 """`f_tau` is the R_fmt of the full recipe in all runs, whatever a run's own reward leaves out."""
 
 
-def batch_values(groups: Sequence[RolloutGroup], gains: Advantages, *, version: int) -> dict[str, Any]:
+def batch_values(groups: Sequence[RolloutGroup], group_advantages: Advantages, *, version: int) -> dict[str, Any]:
     """Metrics of a step's rollouts, means over them unless stated otherwise.
 
     `f_tau` is the mean format reward at the sampling temperature, by `FULL_FORMAT`, and `kappa` the number of tool
@@ -32,8 +32,8 @@ def batch_values(groups: Sequence[RolloutGroup], gains: Advantages, *, version: 
     rewards = [reward for group in groups for reward in group.rewards]
     values: dict[str, Any] = {
         "groups": len(groups),
-        "groups_flat": len(gains.flat),
-        "groups_dropped": len(groups) - len(gains.values),
+        "groups_flat": len(group_advantages.flat),
+        "groups_dropped": len(groups) - len(group_advantages.values),
         "rollouts": len(rollouts),
         "rollouts_failed": sum(group.failed for group in groups),
         "rollouts_retried": sum(group.retried for group in groups),

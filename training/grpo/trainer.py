@@ -37,7 +37,7 @@ WEIGHTS = "weights"
 """The folder through which servers get new weights."""
 
 
-class Idle(ParavtError):
+class NothingToLearnError(ParavtError):
     """Too many steps in a row had nothing to learn from."""
 
 
@@ -138,13 +138,13 @@ class GrpoTrainer(TrainingRun[GrpoRecipe]):
         values: dict[str, Any] = {}
         rows: list[PackedRow] = []
         if distributed.is_main:
-            gains = advantages(
+            group_advantages = advantages(
                 [[reward.total for reward in group.rewards] for group in groups],
                 recipe.objective,
                 tokens=[[sum(len(s.behaviour) for s in samples) for samples in group.samples] for group in groups],
             )
-            rows = pack(_with_advantages(groups, gains), recipe.row_tokens)
-            values = batch_values(groups, gains, version=progress.step)
+            rows = pack(_with_advantages(groups, group_advantages), recipe.row_tokens)
+            values = batch_values(groups, group_advantages, version=progress.step)
             self._save_rollouts(groups)
         rows = distributed.scatter([rows[rank :: distributed.world_size] for rank in range(distributed.world_size)])
         values |= self.learn(rows)
@@ -168,7 +168,7 @@ class GrpoTrainer(TrainingRun[GrpoRecipe]):
         if recipe.held_out.every and progress.step % recipe.held_out.every == 0:
             self._measure_held_out(producer, monitor, values)
         elif monitor is not None:
-            monitor.step(progress.step, values)
+            monitor.log_step(progress.step, values)
         self.save_if_due(last=progress.step == recipe.steps)
         release_memory()
         self._stop_if_idle(groups)
@@ -244,7 +244,7 @@ class GrpoTrainer(TrainingRun[GrpoRecipe]):
             )
             values = values | held_out_values(prompts, producer.rollouts(prompts, greedy), self.recipe.rewards)
         if monitor is not None and values:
-            monitor.step(self.progress.step, values)
+            monitor.log_step(self.progress.step, values)
 
     def _save_rollouts(self, groups: Sequence[RolloutGroup]) -> None:
         every = self.recipe.rollouts.keep_every
@@ -258,7 +258,7 @@ class GrpoTrainer(TrainingRun[GrpoRecipe]):
             failed = sum(group.failed for group in groups)
             succeeded = sum(len(group.rollouts) for group in groups)
             failure = next((f" ({group.failure})" for group in groups if group.failure), "")
-            raise Idle(
+            raise NothingToLearnError(
                 f"{self.out}: {self.idle_steps} steps in a row had nothing to learn from; in the last step {failed} "
                 f"rollouts failed{failure} and {succeeded} succeeded, with equal rewards within each group; "
                 f"see some of them with `paravt show` in {self.out}/rollouts"
@@ -294,12 +294,12 @@ def _check_processes(recipe: GrpoRecipe, distributed: DistributedContext, *, sta
         )
 
 
-def _with_advantages(groups: Sequence[RolloutGroup], gains: Advantages) -> list[EncodedSample]:
+def _with_advantages(groups: Sequence[RolloutGroup], group_advantages: Advantages) -> list[EncodedSample]:
     """All contexts of the groups that are learned from, each token with its episode's advantage."""
     return [
-        with_advantage(sample, gain)
-        for number, values in gains.values.items()
-        for gain, samples in zip(values, groups[number].samples, strict=True)
+        with_advantage(sample, advantage)
+        for number, values in group_advantages.values.items()
+        for advantage, samples in zip(values, groups[number].samples, strict=True)
         for sample in samples
     ]
 

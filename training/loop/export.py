@@ -33,12 +33,14 @@ def export_model(
     """
     weights = gather_weights(learner.model, distributed, dtype)
     if distributed.is_main:
+        model: Any = load_pretrained(start, "AutoModelForImageTextToText", dtype=DTYPES[dtype])
+        model.load_state_dict(weights)
+        files = _files_to_copy(start)
         with atomic_path(folder) as scratch:
             scratch.mkdir()
-            model: Any = load_pretrained(start, "AutoModelForImageTextToText", dtype=DTYPES[dtype])
-            model.load_state_dict(weights)
             model.save_pretrained(scratch)
-            _copy_files(start, scratch)
+            for file in files:
+                shutil.copyfile(file, scratch / file.name)
     distributed.barrier()
     return folder if distributed.is_main else None
 
@@ -67,14 +69,11 @@ def export_run(run: Path, folder: Path, *, step: int | None = None, dtype: str =
     return folder
 
 
-def _copy_files(start: str, folder: Path) -> None:
-    """Copy tokenizer, template and processor files byte for byte."""
+def _files_to_copy(start: str) -> list[Path]:
+    """A model's tokenizer, template and processor files."""
     source = Path(start)
     if not source.is_dir():
         from huggingface_hub import snapshot_download
 
         source = Path(snapshot_download(start, allow_patterns=list(_COPIED)))
-    for pattern in _COPIED:
-        for file in source.glob(pattern):
-            if file.name not in _NOT_COPIED:
-                shutil.copyfile(file, folder / file.name)
+    return [file for pattern in _COPIED for file in source.glob(pattern) if file.name not in _NOT_COPIED]

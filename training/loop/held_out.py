@@ -1,4 +1,4 @@
-"""The held-out measure of SFT: the share of turns that greedy decoding gets exactly right on traces not trained on.
+"""The held-out measure of SFT: the share of turns that greedy decoding reproduces exactly, on held-out traces.
 
 Each token is predicted from the right ones before it, in one forward pass. An episode of the engine is stricter: it
 continues from its own tokens.

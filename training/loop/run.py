@@ -65,8 +65,8 @@ class TrainingRun(ABC, Generic[R]):
             torch.set_num_threads(recipe.threads)
         start = cls.start_model(recipe, distributed)
         if distributed.is_main:
-            facts = {"start": start, "recipe": recipe.model_dump()}
-            write_text_atomic(out / START_FILE, json.dumps(facts, indent=1) + "\n")
+            record = {"start": start, "recipe": recipe.model_dump()}
+            write_text_atomic(out / START_FILE, json.dumps(record, indent=1) + "\n")
         encoder = Encoder(start)
         torch.manual_seed(recipe.seed + distributed.rank)
         if distributed.device.type == "cpu":
@@ -119,7 +119,8 @@ class TrainingRun(ABC, Generic[R]):
 
         Args:
             log: of the main process; None on the others.
-            display: likewise; to be entered into `stack` once no more processes are forked, as it starts a thread.
+            display: likewise; to be entered into `stack` after data workers are forked, as it prints from a thread,
+                whose lock a fork would copy.
             stack: closed when the run ends.
         """
 

@@ -15,7 +15,7 @@ DType = Literal["bf16", "fp32"]
 
 DTYPES: dict[DType, torch.dtype] = {"bf16": torch.bfloat16, "fp32": torch.float32}
 TIMEOUT = timedelta(hours=2)
-"""Of collectives. The others wait in one while the main process makes rollouts: half an hour per step in the paper."""
+"""Timeout of collectives: the other processes wait in one during rollouts, half an hour per step in the paper."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

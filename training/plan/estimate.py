@@ -56,14 +56,14 @@ class Estimate:
     """What the value can be at most, where that is known to differ."""
 
 
-def training_memory(shape: RunSizes) -> list[Estimate]:
+def training_memory(sizes: RunSizes) -> list[Estimate]:
     """Bytes on each training GPU, with the model sharded as by `model.distributed.shard`, at a step's peak.
 
     The peak is the backward pass of the fullest row: one of frames only or one of learned tokens only, whichever needs
     more; for SFT, one with a share of `MAX_LEARNED` learned tokens.
     """
-    model, number_bytes, dtype = shape.model, *((2, "bf16") if shape.bf16 else (4, "fp32"))
-    where = f"sharded over {shape.gpus} GPUs" if shape.gpus > 1 else "on one GPU"
+    model, number_bytes, dtype = sizes.model, *((2, "bf16") if sizes.bf16 else (4, "fp32"))
+    where = f"sharded over {sizes.gpus} GPUs" if sizes.gpus > 1 else "on one GPU"
     layer = model.parameters["text layers"] / model.layers
     root = model.total - model.parameters["text layers"] - model.parameters["vision tower"]
     sharded = [
@@ -72,11 +72,11 @@ def training_memory(shape: RunSizes) -> list[Estimate]:
         ("AdamW moments", 8, "2 x 4 bytes"),
     ]
     gathered, explanation = root + 2 * layer, "embeddings, head, mergers and two text layers"
-    if shape.sampling and shape.sampling.reference:
+    if sizes.sampling and sizes.sampling.reference:
         sharded.append(("reference model", 4, "frozen, 4 bytes (fp32)"))
         gathered, explanation = gathered + root, f"{explanation}, and the reference's without layers"
     lines = [
-        Estimate(name, size * model.total / shape.gpus, f"{text} per parameter, {where}")
+        Estimate(name, size * model.total / sizes.gpus, f"{text} per parameter, {where}")
         for name, size, text in sharded
     ]
     lines += [
@@ -87,14 +87,14 @@ def training_memory(shape: RunSizes) -> list[Estimate]:
             f"embeddings, head, mergers and a text layer: unsharded, in {dtype}; the layer's sum in fp32",
         ),
     ]
-    visual = shape.frame_tokens / (shape.frame_tokens + FRAME_TEXT_TOKENS)
-    shares = [(visual, 0.0), (0.0, 1.0)] if shape.sampling else [(visual * (1 - MAX_LEARNED), MAX_LEARNED)]
-    return lines + max((_row_memory(shape, *share) for share in shares), key=_sum)
+    visual = sizes.frame_tokens / (sizes.frame_tokens + FRAME_TEXT_TOKENS)
+    shares = [(visual, 0.0), (0.0, 1.0)] if sizes.sampling else [(visual * (1 - MAX_LEARNED), MAX_LEARNED)]
+    return lines + max((_row_memory(sizes, *share) for share in shares), key=_sum)
 
 
-def _row_memory(shape: RunSizes, visual: float, learned: float) -> list[Estimate]:
+def _row_memory(sizes: RunSizes, visual: float, learned: float) -> list[Estimate]:
     """Bytes that a row keeps for its backward pass, given the shares of its tokens that are visual and learned."""
-    model, tokens, number_bytes = shape.model, shape.row_tokens, 2 if shape.bf16 else 4
+    model, tokens, number_bytes = sizes.model, sizes.row_tokens, 2 if sizes.bf16 else 4
     patches, kept = tokens * visual * model.patches, "all activations of {} layers"
     text, vision = tokens * model.text_layer_bytes(number_bytes), patches * model.vision_layer_bytes(number_bytes)
     last = Estimate(
@@ -102,7 +102,7 @@ def _row_memory(shape: RunSizes, visual: float, learned: float) -> list[Estimate
         tokens * learned * model.vocabulary * LOGIT_BYTES,
         f"{learned:.0%} of a row learned, {LOGIT_BYTES} bytes for each of {model.vocabulary:,} tokens",
     )
-    if shape.gradient_checkpointing:
+    if sizes.gradient_checkpointing:
         # The logits' gradient is freed before the last layer is recomputed: the greater of the two counts.
         layer = Estimate("layer computed again", max(text, vision), "all activations of the largest layer")
         last, kept = max(last, layer, key=lambda line: line.value), "the inputs of {} layers"
@@ -122,11 +122,11 @@ def _sum(lines: Sequence[Estimate]) -> float:
     return math.fsum(line.value for line in lines)
 
 
-def rollout_memory(shape: RunSizes, gpu: Gpu) -> list[Estimate]:
+def rollout_memory(sizes: RunSizes, gpu: Gpu) -> list[Estimate]:
     """Bytes on each rollout GPU; empty for SFT."""
-    if shape.sampling is None:
+    if sizes.sampling is None:
         return []
-    weights, server, token = 2 * shape.model.total, SERVER_SHARE * gpu.memory, shape.model.cache_bytes
+    weights, server, token = 2 * sizes.model.total, SERVER_SHARE * gpu.memory, sizes.model.cache_bytes
     cache = max(0.0, gpu.memory - weights - server)
     return [
         Estimate("weights", weights, "2 bytes per parameter (bf16), unsharded"),
@@ -135,16 +135,16 @@ def rollout_memory(shape: RunSizes, gpu: Gpu) -> list[Estimate]:
     ]
 
 
-def step_tokens(shape: RunSizes) -> list[Estimate]:
+def step_tokens(sizes: RunSizes) -> list[Estimate]:
     """Tokens of a sample by what they are, and of a step; with a maximum where the settings determine one."""
-    frame = f"{shape.frame_tokens} + {FRAME_TEXT_TOKENS} tokens each"
+    frame = f"{sizes.frame_tokens} + {FRAME_TEXT_TOKENS} tokens each"
     explanations = {
-        "overview": f"{mean(shape.budgets):.3g} frames, at most {max(shape.budgets)}; {frame}",
+        "overview": f"{mean(sizes.budgets):.3g} frames, at most {max(sizes.budgets)}; {frame}",
         "prompt": "system prompt and question: the paper's estimate",
         "responses": "assumed, because the data is not read",
     }
-    if shape.sampling:
-        settings = shape.sampling.settings
+    if sizes.sampling:
+        settings = sizes.sampling.settings
         turns, calls = settings.max_tool_turns + 1, settings.max_tool_turns * settings.max_calls
         explanations["responses"] = (
             f"2 turns, half of {settings.max_new_tokens:,} tokens each; at most {turns}, all of them"
@@ -158,54 +158,54 @@ def step_tokens(shape: RunSizes) -> list[Estimate]:
             )
             explanations["windows"] = f"for each call a prompt and {windows}"
             explanations["summaries"] = "the evidence, as sub-agents generate it"
-    bounded = tuple(explanations) if shape.sampling else ("overview",)
-    usual, largest = sample_tokens(shape), sample_tokens(shape, maximum=True)
+    bounded = tuple(explanations) if sizes.sampling else ("overview",)
+    usual, largest = sample_tokens(sizes), sample_tokens(sizes, maximum=True)
     lines = [
         Estimate(name, getattr(usual, name), explanation, maximum=getattr(largest, name) if name in bounded else None)
         for name, explanation in explanations.items()
     ]
-    usual, largest = sample_tokens(shape, learned=True), sample_tokens(shape, maximum=True, learned=True)
-    tokens = shape.samples * usual.total
-    samples = f"{shape.samples} {'rollouts' if shape.sampling else 'conversations'}"
+    usual, largest = sample_tokens(sizes, learned=True), sample_tokens(sizes, maximum=True, learned=True)
+    tokens = sizes.samples * usual.total
+    samples = f"{sizes.samples} {'rollouts' if sizes.sampling else 'conversations'}"
     samples += ", including sub-agents" if usual.windows else ""
     return [
         *lines,
         Estimate(
             "a step",
             tokens,
-            f"{samples}; {tokens / shape.row_tokens / shape.gpus:.1f} rows per training GPU",
-            maximum=shape.samples * largest.total if shape.sampling else None,
+            f"{samples}; {tokens / sizes.row_tokens / sizes.gpus:.1f} rows per training GPU",
+            maximum=sizes.samples * largest.total if sizes.sampling else None,
         ),
         Estimate(
             "learned a step",
-            shape.samples * usual.output,
+            sizes.samples * usual.output,
             "the generated ones among these",
-            maximum=shape.samples * largest.output if shape.sampling else None,
+            maximum=sizes.samples * largest.output if sizes.sampling else None,
         ),
     ]
 
 
-def step_seconds(shape: RunSizes, gpu: Gpu) -> list[Estimate]:
+def step_seconds(sizes: RunSizes, gpu: Gpu) -> list[Estimate]:
     """Lower bounds of the seconds per step from the GPUs' arithmetic and memory bandwidth.
 
     Decoding videos, waiting for the longest answer and communication between GPUs are not included.
     """
-    model, sampling, speed = shape.model, shape.sampling, gpu.bf16 if shape.bf16 else gpu.fp32
+    model, sampling, speed = sizes.model, sizes.sampling, gpu.bf16 if sizes.bf16 else gpu.fp32
     reference = sampling is not None and sampling.reference
-    passes = 3 + shape.gradient_checkpointing + reference
-    flop = 2 * passes * shape.samples * _weight_uses(shape, sample_tokens(shape, learned=True))
-    further = ", 1 recomputed" * shape.gradient_checkpointing + ", 1 of the reference" * reference
+    passes = 3 + sizes.gradient_checkpointing + reference
+    flop = 2 * passes * sizes.samples * _weight_uses(sizes, sample_tokens(sizes, learned=True))
+    further = ", 1 recomputed" * sizes.gradient_checkpointing + ", 1 of the reference" * reference
     update = Estimate(
         "update",
-        flop / (shape.gpus * speed * COMPUTE_EFFICIENCY),
+        flop / (sizes.gpus * speed * COMPUTE_EFFICIENCY),
         f"{flop:.2g} FLOP: 2 per weight, token and pass (1 forward, 2 backward{further}); "
         f"{COMPUTE_EFFICIENCY:.0%} of {speed / 1e12:,g} TFLOP/s per GPU",
     )
     if sampling is None:
         return [update]
-    usual, rollouts = sample_tokens(shape), shape.samples / sampling.gpus
-    flop = 2 * rollouts * _weight_uses(shape, replace(usual, responses=0, summaries=0))
-    capacity = rollout_memory(shape, gpu)[-1].value / model.cache_bytes // usual.total
+    usual, rollouts = sample_tokens(sizes), sizes.samples / sampling.gpus
+    flop = 2 * rollouts * _weight_uses(sizes, replace(usual, responses=0, summaries=0))
+    capacity = rollout_memory(sizes, gpu)[-1].value / model.cache_bytes // usual.total
     batch = max(1, min(rollouts, sampling.concurrency / sampling.gpus, capacity))
     steps = rollouts / batch * (usual.responses + sampling.settings.summary_tokens / 2)
     bytes_read = 2 * (model.total - model.parameters["vision tower"]) + batch * usual.total * model.cache_bytes
@@ -227,9 +227,9 @@ def step_seconds(shape: RunSizes, gpu: Gpu) -> list[Estimate]:
     ]
 
 
-def _weight_uses(shape: RunSizes, sample: SampleTokens) -> float:
+def _weight_uses(sizes: RunSizes, sample: SampleTokens) -> float:
     """Multiplications by a weight in a forward pass of a sample, per weight and token or patch."""
-    model, visual = shape.model, sample.frames * shape.frame_tokens
+    model, visual = sizes.model, sample.frames * sizes.frame_tokens
     vision = model.parameters["vision tower"] * model.patches + model.parameters["mergers"]
     return (
         model.parameters["text layers"] * sample.total
@@ -242,7 +242,7 @@ def _weight_uses(shape: RunSizes, sample: SampleTokens) -> float:
 class TrainingPlan:
     """What a run needs."""
 
-    shape: RunSizes
+    sizes: RunSizes
     gpu: Gpu
     unfit: list[str]
     """What does not fit, and what would."""
@@ -259,20 +259,20 @@ class TrainingPlan:
     def to_json(self) -> dict[str, Any]:
         """The plan as `paravt train plan --json` prints it, in bytes, tokens and seconds."""
         values = asdict(self, dict_factory=lambda fields: {_JSON_KEYS.get(name, name): value for name, value in fields})
-        if self.shape.sampling:
-            values["shape"]["sampling"]["settings"] = self.shape.sampling.settings.model_dump()
+        if self.sizes.sampling:
+            values["shape"]["sampling"]["settings"] = self.sizes.sampling.settings.model_dump()
         return values
 
 
 _JSON_KEYS = {
     "explanation": "how", "maximum": "most", "query_size": "queries", "key_size": "keys", "vision_layers": "blocks",
     "vision_hidden": "block_hidden", "vision_intermediate": "block_intermediate", "token_side": "side",
-    "concurrency": "at_once",
+    "concurrency": "at_once", "sizes": "shape",
 }  # fmt: skip
 """Fields whose JSON keys are older than their names."""
 
 
-def make_plan(shape: RunSizes, gpu: str = "h100") -> TrainingPlan:
+def make_plan(sizes: RunSizes, gpu: str = "h100") -> TrainingPlan:
     """The plan of a run on a type of GPU.
 
     Raises:
@@ -280,37 +280,37 @@ def make_plan(shape: RunSizes, gpu: str = "h100") -> TrainingPlan:
     """
     if gpu not in GPUS:
         raise SettingsError(f"--gpu: unknown GPU {gpu!r}{suggestion(gpu, GPUS)}")
-    seconds = step_seconds(shape, GPUS[gpu])
+    seconds = step_seconds(sizes, GPUS[gpu])
     update = seconds[-1].value / _sum(seconds)
     return TrainingPlan(
-        shape=shape,
+        sizes=sizes,
         gpu=GPUS[gpu],
-        unfit=list(_unfit(shape, GPUS[gpu])),
-        training=training_memory(shape),
-        rollout=rollout_memory(shape, GPUS[gpu]),
-        tokens=step_tokens(shape),
+        unfit=list(_unfit(sizes, GPUS[gpu])),
+        training=training_memory(sizes),
+        rollout=rollout_memory(sizes, GPUS[gpu]),
+        tokens=step_tokens(sizes),
         seconds=seconds,
         shares={"rollouts": 1 - update, "update": update},
     )
 
 
-def _unfit(shape: RunSizes, gpu: Gpu) -> Iterator[str]:
+def _unfit(sizes: RunSizes, gpu: Gpu) -> Iterator[str]:
     """What does not fit, one line each."""
     larger_gpu = "only a smaller model or GPUs with more memory"
-    need = _sum(training_memory(shape))
+    need = _sum(training_memory(sizes))
     if need > gpu.memory:
-        fits = " or ".join(_fitting_changes(shape, gpu)) or larger_gpu
+        fits = " or ".join(_fitting_changes(sizes, gpu)) or larger_gpu
         yield f"a training GPU needs {need / 1e9:,.1f} GB of {gpu.memory / 1e9:.0f}; what would fit: {fits}"
-    if shape.sampling is None:
+    if sizes.sampling is None:
         return
-    longest = sample_tokens(shape, maximum=True).main
-    if longest > shape.row_tokens:
+    longest = sample_tokens(sizes, maximum=True).main
+    if longest > sizes.row_tokens:
         yield (
-            f"a rollout may have {longest:,.0f} tokens, and one of more than row_tokens, {shape.row_tokens:,}, is left "
+            f"a rollout may have {longest:,.0f} tokens, and one of more than row_tokens, {sizes.row_tokens:,}, is left "
             f"out; what would fit: row_tokens {math.ceil(longest / 1024) * 1024}"
         )
-    weights, server, _ = rollout_memory(shape, gpu)
-    need = weights.value + server.value + longest * shape.model.cache_bytes
+    weights, server, _ = rollout_memory(sizes, gpu)
+    need = weights.value + server.value + longest * sizes.model.cache_bytes
     if need > gpu.memory:
         yield (
             f"a rollout GPU needs {need / 1e9:,.1f} GB of {gpu.memory / 1e9:.0f} for the server, the weights and one "
@@ -318,22 +318,22 @@ def _unfit(shape: RunSizes, gpu: Gpu) -> Iterator[str]:
         )
 
 
-def _fitting_changes(shape: RunSizes, gpu: Gpu) -> Iterator[str]:
+def _fitting_changes(sizes: RunSizes, gpu: Gpu) -> Iterator[str]:
     """Changes that make training fit: single ones if there are any, else combinations of two, else all three."""
-    min_row_tokens = max(1024, sample_tokens(shape).main)
-    gpus = [n for n in range(shape.gpus + 1, 65) if shape.sampling is None or shape.samples % n == 0]
+    min_row_tokens = max(1024, sample_tokens(sizes).main)
+    gpus = [n for n in range(sizes.gpus + 1, 65) if sizes.sampling is None or sizes.samples % n == 0]
     # Field and description, with values from the smallest change to the largest.
     changes: dict[tuple[str, str], list[int]] = {
         ("gpus", "{} training GPUs"): gpus,
-        ("gradient_checkpointing", "gradient_checkpointing"): [] if shape.gradient_checkpointing else [True],
-        ("row_tokens", "row_tokens {}"): [n for n in range(1024, shape.row_tokens, 1024) if n >= min_row_tokens][::-1],
+        ("gradient_checkpointing", "gradient_checkpointing"): [] if sizes.gradient_checkpointing else [True],
+        ("row_tokens", "row_tokens {}"): [n for n in range(1024, sizes.row_tokens, 1024) if n >= min_row_tokens][::-1],
     }
     for size in (1, 2, 3):
         found = False
         for keys in combinations(changes, size):
             for values in product(*(changes[key] for key in keys)):
                 changed: dict[str, Any] = {field: value for (field, _), value in zip(keys, values, strict=True)}
-                if _sum(training_memory(replace(shape, **changed))) <= gpu.memory:
+                if _sum(training_memory(replace(sizes, **changed))) <= gpu.memory:
                     yield " with ".join(text.format(value) for (_, text), value in zip(keys, values, strict=True))
                     found = True
                     break

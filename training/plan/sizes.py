@@ -1,4 +1,4 @@
-"""The sizes that determine a training run's memory, tokens and time: of its model, rows and samples.
+"""The sizes of a run's model, rows and samples, which determine its memory, tokens and time.
 
 They come from a recipe and a model's configuration; no model is loaded.
 """
@@ -289,7 +289,7 @@ class SampleTokens:
         return self.main + self.windows + self.summaries
 
 
-def sample_tokens(shape: RunSizes, *, maximum: bool = False, learned: bool = False) -> SampleTokens:
+def sample_tokens(sizes: RunSizes, *, maximum: bool = False, learned: bool = False) -> SampleTokens:
     """The tokens of a sample: those expected, or the maximum that the settings allow.
 
     Expected are the mean budget; `CALLS` calls in one turn, and a turn with the answer; texts half as long as allowed.
@@ -298,12 +298,12 @@ def sample_tokens(shape: RunSizes, *, maximum: bool = False, learned: bool = Fal
     Args:
         learned: only what is learned from, without sub-agents if the recipe leaves them out.
     """
-    frame = shape.frame_tokens + FRAME_TEXT_TOKENS
-    budget = max(shape.budgets) if maximum else mean(shape.budgets)
+    frame = sizes.frame_tokens + FRAME_TEXT_TOKENS
+    budget = max(sizes.budgets) if maximum else mean(sizes.budgets)
     overview = {"overview": budget * frame, "prompt": SYSTEM_TOKENS}
-    if shape.sampling is None:
+    if sizes.sampling is None:
         return SampleTokens(**overview, responses=RESPONSE_TOKENS, frames=budget)
-    settings, share = shape.sampling.settings, 1 if maximum else 0.5
+    settings, share = sizes.sampling.settings, 1 if maximum else 0.5
     turns = settings.max_tool_turns + 1 if maximum else 2
     calls = settings.max_tool_turns * settings.max_calls if maximum else CALLS
     main = overview | {"responses": turns * share * settings.max_new_tokens}
@@ -311,7 +311,7 @@ def sample_tokens(shape: RunSizes, *, maximum: bool = False, learned: bool = Fal
     if settings.evidence == "frames":
         return SampleTokens(**main, evidence=window_frames * frame, frames=budget + window_frames)
     summaries = calls * share * settings.summary_tokens
-    if learned and not shape.sampling.sub_agents:
+    if learned and not sizes.sampling.sub_agents:
         return SampleTokens(**main, evidence=summaries, frames=budget)
     windows = calls * SYSTEM_TOKENS + window_frames * frame
     return SampleTokens(**main, evidence=summaries, windows=windows, summaries=summaries, frames=budget + window_frames)

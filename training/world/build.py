@@ -50,6 +50,7 @@ SCHEMA = pa.schema(
 """`question_type` is a key of `world.questions.QUESTION_TYPES`, or `perception`; `kind` is choice, open or grounding
 (open for perception); `options` are in the order of their letters; `seed` is the scene's."""
 ROW_GROUP = 256
+"""Rows in memory at once, and per row group."""
 
 
 def trace_row(trace: Trace) -> dict[str, Any]:

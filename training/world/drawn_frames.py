@@ -1,6 +1,7 @@
 """Frames of the sample world without files: drawn on request, as a video of the scene would show them."""
 
 from collections.abc import Callable, Sequence
+from threading import Lock
 
 import numpy as np
 from cachetools import LRUCache
@@ -40,10 +41,12 @@ class DrawnFrames:
         """Images drawn so far; requests for the same frames share them."""
         self.cache = SingleFlightCache(cache_bytes)
         self._scenes: LRUCache[str, Scene] = LRUCache(MAX_SCENES)
+        self._lock = Lock()  # scenes are added and read on different threads
 
     def add(self, path: str, scene: Scene) -> None:
         """Make `path` the video of `scene`."""
-        self._scenes[path] = scene
+        with self._lock:
+            self._scenes[path] = scene
 
     async def probe(self, path: str) -> VideoInfo:
         """The video that `path` stands for. Raises VideoError."""
@@ -80,6 +83,7 @@ class DrawnFrames:
 
     def _scene(self, path: str) -> Scene:
         try:
-            return self._scenes[path]
+            with self._lock:
+                return self._scenes[path]
         except KeyError:
             raise VideoError(f"{path}: not a scene of the sample world; add it first") from None

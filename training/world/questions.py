@@ -53,7 +53,7 @@ class _QuestionDraft:
     """A question before it is multiple choice or open."""
 
     values: tuple[str, ...]
-    """Of the wording's placeholders."""
+    """Values of the wording's placeholders."""
     right: str
     wrong: Sequence[str] = ()
     """Three or four other options; the words of the options alone do not give the right one away."""

@@ -91,7 +91,7 @@ class WindowPlan:
     """Which windows to look at, and why."""
 
     thought: str
-    """Of the first turn."""
+    """The first turn's thought."""
     windows: tuple[TimeSpan, ...]
     """In the order to look at them; empty where the overview is enough."""
     sequential_thoughts: tuple[str, ...] = ()

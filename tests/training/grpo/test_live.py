@@ -21,7 +21,7 @@ def said(folder: Path, capsys: pytest.CaptureFixture[str], *steps: dict[str, Any
     with MetricsLog(folder) as log, ProgressDisplay(steps=100) as display:
         monitor = GrpoMonitor(log, display)
         for number, values in enumerate(steps, 1):
-            monitor.step(number, VALUES | values)
+            monitor.log_step(number, VALUES | values)
     told = capsys.readouterr()
     assert told.out == ""
     return told.err.splitlines()
@@ -81,7 +81,7 @@ def test_drift_of_stale_tokens_is_no_alarm(tmp_path: Path, capsys: pytest.Captur
 
 def test_the_measure_before_the_first_step_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with MetricsLog(tmp_path) as log:
-        GrpoMonitor(log, ProgressDisplay(steps=5)).step(0, {"held_out/accuracy": 0.25})
+        GrpoMonitor(log, ProgressDisplay(steps=5)).log_step(0, {"held_out/accuracy": 0.25})
     assert "held out before the first step: accuracy 0.250" in capsys.readouterr().err
 
 
@@ -89,7 +89,7 @@ def test_on_a_terminal_a_table_shows_each_figure_beside_its_mean_of_the_steps_be
     with MetricsLog(tmp_path) as log:
         monitor = GrpoMonitor(log, ProgressDisplay(steps=9))
         for step, kappa in enumerate((0.1, 0.3, 0.8), 1):
-            monitor.step(step, VALUES | {"kappa": kappa})
+            monitor.log_step(step, VALUES | {"kappa": kappa})
     console = Console(width=120, record=True, file=(tmp_path / "shown").open("w"))
     console.print(monitor.table("step 3/9"))
     shown = " ".join(console.export_text().split())

@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -365,31 +366,75 @@ def test_a_prompt_that_cannot_be_used_stops_the_run_with_its_name(
             producer.groups(1)
 
 
+class Endless(Policy):
+    """Its requests end only by being cancelled, and that takes a moment, as at a server.
+
+    Args:
+        on_request: called, on the engine's thread, by the first request.
+    """
+
+    def __init__(self, model: Path, on_request: Callable[[], None] = lambda: None):
+        super().__init__(model)
+        self.on_request = on_request
+        self.started = asyncio.Event()
+        self.closed = False
+        self.closed_before_end: list[bool] = []
+
+    async def generate(self, request: Request) -> Generation:
+        self.running += 1
+        if not self.started.is_set():
+            self.started.set()
+            self.on_request()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            for _ in range(20):
+                await asyncio.sleep(0)
+            self.running -= 1
+            self.closed_before_end.append(self.closed)
+        raise AssertionError
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+def interrupt() -> None:
+    """Ctrl-C, as the main thread gets it."""
+    thread = threading.main_thread().ident
+    assert thread is not None
+    signal.pthread_kill(thread, signal.SIGINT)
+
+
 def test_closing_cancels_what_is_under_way(tmp_path: Path, start: Path, encoder: Encoder) -> None:
-    closed_too_early: list[bool] = []
-
-    class Endless(Policy):
-        closed = False
-
-        async def generate(self, request: Request) -> Generation:
-            self.running += 1
-            try:
-                await asyncio.Event().wait()
-            finally:
-                await asyncio.sleep(0.05)  # as a request that is aborted at its server
-                self.running -= 1
-                closed_too_early.append(self.closed)
-            raise AssertionError
-
-        async def close(self) -> None:
-            self.closed = True
-
     policy = Endless(start)
     with producing(recipe(tmp_path, start), encoder, policy) as producer:
         producer.update_weights(0)
         while not policy.running:
             producer.rollouts([], producer.recipe.episode_settings(frames=4, seed=0))
-    assert policy.running == 0 and closed_too_early and not any(closed_too_early)
+    assert policy.running == 0 and policy.closed_before_end and not any(policy.closed_before_end)
+
+
+def wait_for_groups(producer: RolloutProducer) -> None:
+    producer.update_weights(0)
+    producer.groups(0)
+
+
+def wait_for_rollouts(producer: RolloutProducer) -> None:
+    prompts = [producer.prompts.prompt(number) for number in range(3)]
+    producer.rollouts(prompts, producer.recipe.episode_settings(frames=4, seed=0))
+
+
+@pytest.mark.parametrize("wait", [wait_for_groups, wait_for_rollouts])
+def test_ctrl_c_cancels_the_rollouts_that_are_waited_for(
+    tmp_path: Path, start: Path, encoder: Encoder, wait: Callable[[RolloutProducer], None]
+) -> None:
+    policy = Endless(start, on_request=interrupt)
+    with (
+        pytest.raises(KeyboardInterrupt),
+        producing(recipe(tmp_path, start), encoder, policy) as producer,
+    ):
+        wait(producer)
+    assert policy.running == 0 and policy.closed_before_end and not any(policy.closed_before_end)
 
 
 def test_a_backend_that_does_not_know_its_tokens_is_refused(tmp_path: Path, start: Path, encoder: Encoder) -> None:

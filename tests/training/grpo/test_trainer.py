@@ -22,7 +22,7 @@ from paravt_infer.model import load_pretrained
 from paravt_infer.rollout import Rollout
 from paravt_infer.rollout_files import load_rollouts
 from paravt_training.grpo.recipe import load_grpo_recipe
-from paravt_training.grpo.trainer import GrpoTrainer, Idle
+from paravt_training.grpo.trainer import GrpoTrainer, NothingToLearnError
 from paravt_training.grpo.trajectory import with_advantage
 from paravt_training.model.distributed import DistributedContext
 from paravt_training.model.encode import EncodedSample
@@ -315,7 +315,7 @@ def test_a_run_with_nothing_to_learn_says_so_and_stops_with_the_reason(
     tmp_path: Path, start: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     running = trainer(tmp_path, start, say=alike, steps=9, rollouts={"idle_steps": 3})
-    with pytest.raises(Idle) as stopped:
+    with pytest.raises(NothingToLearnError) as stopped:
         running.run()
     assert "3 steps in a row had nothing to learn from; in the last step 0 rollouts failed and 4 succeeded" in str(
         stopped.value
@@ -329,7 +329,7 @@ def test_a_run_whose_rollouts_all_fail_names_the_failure(
     tmp_path: Path, start: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     running = trainer(tmp_path, start, say=lambda request: BackendError("no memory"), rollouts={"idle_steps": 2})
-    with pytest.raises(Idle, match=r"in the last step 4 rollouts failed \(no memory\) and 0 succeeded"):
+    with pytest.raises(NothingToLearnError, match=r"in the last step 4 rollouts failed \(no memory\) and 0 succeeded"):
         running.run()
     assert [one["rollouts_failed"] for one in metrics(tmp_path)] == [4, 4]
     assert "step 1: 4 rollouts failed and were dropped (no memory)" in capsys.readouterr().err

@@ -260,8 +260,8 @@ def test_seconds_of_writing_by_hand() -> None:
 def test_the_papers_run_fits_its_node_and_shares_add_up() -> None:
     made = make_plan(run_sizes(grpo(row_tokens=20480)))
     assert made.unfit == []
-    assert (made.shape.gpus, made.shape.sampling and made.shape.sampling.gpus, made.shape.samples) == (7, 1, 56)
-    assert made.shape.frame_tokens == 49 and made.shape.budgets == (4, 8, 16, 32, 64)
+    assert (made.sizes.gpus, made.sizes.sampling and made.sizes.sampling.gpus, made.sizes.samples) == (7, 1, 56)
+    assert made.sizes.frame_tokens == 49 and made.sizes.budgets == (4, 8, 16, 32, 64)
     assert sum(made.shares.values()) == pytest.approx(1) and made.shares["rollouts"] > made.shares["update"]
 
 
