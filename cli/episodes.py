@@ -33,12 +33,12 @@ def ask_one(spec: EngineSpec, settings: Settings, question: Question, *, as_json
     Raises BackendError if the episode failed or has no answer. `save` may be empty.
     """
     rollout = _run(_ask(spec, settings, question, draw=not as_json))
-    if save:
-        save_rollouts(rollout, save)
     if as_json:
         print(rollout_to_json(rollout))
     elif not get_console().is_terminal and rollout.answer is not None:
         print(rollout.answer)
+    if save:  # last, so that a full disk does not cost the answer
+        save_rollouts(rollout, save)
     for note in [BUNDLED] * (not spec.model and not spec.servers) + rollout.backend.notes:
         say(f"note: {note}", style="dim")
     if rollout.status == "failed":

@@ -55,7 +55,7 @@ class Episode:
 
     def __init__(self, context: EpisodeContext):
         self.context, self.rollout = context, context.rollout
-        self.conversation = MainContext(context.backend)
+        self.main_context = MainContext(context.backend)
 
     async def run(self) -> Rollout:
         """Run the episode. Its failures are recorded; only cancellation is raised."""
@@ -119,22 +119,22 @@ class Episode:
 
     async def _turn(self, messages: Sequence[Message], kind: Literal["main", "final"]) -> Turn:
         """Feed `messages` and generate one main turn."""
-        context, rollout, conversation = self.context, self.rollout, self.conversation
+        context, rollout, main_context = self.context, self.rollout, self.main_context
         settings, protocol = context.settings, context.protocol
         number = len(rollout.turns)
         prefixed = settings.think_prefix == "every" or (settings.think_prefix == "first" and number == 0)
         prefix = THINK_PREFIX if prefixed else ""
         turn = Turn(kind=kind, prefix=prefix, started=context.now(), request_id=f"{rollout.id}-{number}")
         rollout.turns.append(turn)
-        turn.fed_ids = conversation.feed(messages, tools=protocol.tools(), prefix=prefix)
+        turn.fed_ids = main_context.feed(messages, tools=protocol.tools(), prefix=prefix)
         context.changed()
         stops = protocol.call_ends if settings.dispatch == "sequential" and kind == "main" else ()
         request = Request(
             id=turn.request_id,
-            ids=list(conversation.ids),
-            messages=list(conversation.messages),
+            ids=list(main_context.ids),
+            messages=list(main_context.messages),
             tools=protocol.tools(),
-            frames=list(conversation.frames),
+            frames=list(main_context.frames),
             sampling=sampling_params(
                 settings,
                 ("main", number),
@@ -149,7 +149,7 @@ class Episode:
         finally:
             turn.seconds = context.now() - turn.started
         record_generation(turn, generation)
-        conversation.add_output(turn, generation.calls)
+        main_context.add_output(turn, generation.calls)
         context.changed()
         return turn
 

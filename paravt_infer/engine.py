@@ -112,27 +112,33 @@ class Engine:
     ) -> AsyncGenerator[Rollout, None]:
         """Answer many questions, `concurrency` at a time; yields records as they finish, or in order if `ordered`.
 
-        The iterable is read as episodes finish. Closing the iterator cancels the running episodes.
+        The iterable is read as records are taken, so a slow reader holds it back; if `ordered`, as episodes finish, so
+        that a slow episode does not hold back the others. Closing the iterator cancels the running episodes.
         """
         if concurrency < 1:
             raise SettingsError(f"concurrency must be at least 1, not {concurrency}")
         source = iter(questions)
         tasks: list[asyncio.Task[Rollout]] = []  # not yielded yet, in the order of the questions
         finished: list[asyncio.Task[Rollout]] = []  # of these, in the order in which they finished
+
+        def refill() -> None:
+            counted = len(tasks) - len(finished) if ordered else len(tasks)
+            for question in islice(source, concurrency - counted):
+                tasks.append(asyncio.create_task(self.ask(question, settings=settings)))
+                tasks[-1].add_done_callback(finished.append)
+
         try:
-            while True:
-                for question in islice(source, concurrency - len(tasks) + len(finished)):
-                    tasks.append(asyncio.create_task(self.ask(question, settings=settings)))
-                    tasks[-1].add_done_callback(finished.append)
-                if not tasks:
-                    return
+            refill()
+            while tasks:
                 ready = tasks[0] if ordered else next(iter(finished), None)
                 if ready in finished:
                     tasks.remove(ready)
                     finished.remove(ready)
+                    refill()
                     yield ready.result()
                 else:
                     await asyncio.wait(set(tasks).difference(finished), return_when=asyncio.FIRST_COMPLETED)
+                    refill()
         finally:
             for task in tasks:
                 task.cancel()

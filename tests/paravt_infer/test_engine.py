@@ -1,6 +1,7 @@
 """The engine: opened from a spec, asked one question or many at a time."""
 
 import asyncio
+from collections.abc import Iterator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -109,3 +110,22 @@ async def test_closing_the_iterator_cancels_the_running_episodes(tiny: Path, vid
             while len(waiting) < 3:  # a fourth episode has taken the place of the first
                 await asyncio.sleep(0)
         assert waiting == []
+
+
+async def test_a_slow_reader_holds_back_new_questions(tiny: Path, video: str) -> None:
+    read: list[str] = []
+
+    def questions() -> Iterator[Question]:
+        for question in _questions(video, 12):
+            read.append(question.id)
+            yield question
+
+    taken = 0
+    backend = ScriptedBackend(tiny, ["x"] * 12)
+    async with Engine(backend, Settings(protocol="direct", frames=1)) as engine:
+        async for _ in engine.ask_many(questions(), concurrency=3):
+            taken += 1
+            assert len(read) <= taken + 3
+            if others := asyncio.all_tasks() - {asyncio.current_task()}:
+                await asyncio.wait(others)  # until every episode that was started has ended
+    assert taken == len(read) == 12

@@ -60,7 +60,7 @@ _WINDOW_PREFIX = re.compile(r"\[\d+\.\d s - \d+\.\d s\] ")
 
 
 @dataclass(kw_only=True, slots=True)
-class _Turn:
+class _AssistantTurn:
     """An assistant message and the messages before the next one."""
 
     message: JsonMessage
@@ -120,7 +120,7 @@ def to_parallel(messages: Sequence[JsonMessage], protocol: ChatProtocol | None =
     protocol = protocol or get_protocol("paravt")
     opening, turns = _split_turns(separate_responses(messages))
     converted = list(opening)
-    group: list[_Turn] = []
+    group: list[_AssistantTurn] = []
     for number, turn in enumerate(turns):
         single = len(turn.calls) == 1 and bool(turn.responses)
         if single:
@@ -193,15 +193,15 @@ def separate_responses(messages: Sequence[JsonMessage]) -> list[JsonMessage]:
     return separated
 
 
-def _split_turns(messages: Sequence[JsonMessage]) -> tuple[list[JsonMessage], list[_Turn]]:
+def _split_turns(messages: Sequence[JsonMessage]) -> tuple[list[JsonMessage], list[_AssistantTurn]]:
     """The messages before the first assistant message, and the turns."""
     opening: list[JsonMessage] = []
-    turns: list[_Turn] = []
+    turns: list[_AssistantTurn] = []
     for message in messages:
         if message["role"] == "assistant":
             calls = get_protocol("paravt").parse_calls(message_text(message))
             windows = list(map(call_window, calls))
-            turns.append(_Turn(message=message, calls=[call.raw for call in calls], windows=windows))
+            turns.append(_AssistantTurn(message=message, calls=[call.raw for call in calls], windows=windows))
         elif not turns:
             opening.append(message)
         else:
@@ -215,11 +215,11 @@ def _untagged(text: str) -> str:
     return re.sub(r"</?tool_response>", "", text).strip()
 
 
-def _response_text(turn: _Turn) -> str:
+def _response_text(turn: _AssistantTurn) -> str:
     return _ITEM_NUMBER.sub("", "\n".join(_untagged(message_text(message)) for message in turn.responses))
 
 
-def _describe(turn: _Turn, later: Sequence[_Turn], earlier: Sequence[TimeSpan]) -> str:
+def _describe(turn: _AssistantTurn, later: Sequence[_AssistantTurn], earlier: Sequence[TimeSpan]) -> str:
     """What later turns say about the frames that the call of `turn` returned."""
     window = turn.windows[0]
     for number, follower in enumerate(later):
@@ -256,7 +256,7 @@ def _refers_back(text: str, own: TimeSpan, other: TimeSpan) -> bool:
     return _mentions(text, own, other) or bool(_POINTS_BACK.search(text))
 
 
-def _independent(first: _Turn, second: _Turn) -> bool:
+def _independent(first: _AssistantTurn, second: _AssistantTurn) -> bool:
     """Whether the second call could have been made before the first one returned."""
     (window,), (other,) = first.windows, second.windows
     if window[0] < other[1] and other[0] < window[1]:
@@ -266,7 +266,7 @@ def _independent(first: _Turn, second: _Turn) -> bool:
     return not _mentions(first.description, window, other) and not _refers_back(second.description, other, window)
 
 
-def _merge(group: Sequence[_Turn], protocol: ChatProtocol) -> list[JsonMessage]:
+def _merge(group: Sequence[_AssistantTurn], protocol: ChatProtocol) -> list[JsonMessage]:
     """The calls of a group as one turn, their responses as the next one."""
     if not group:
         return []
